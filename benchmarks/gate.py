@@ -2,18 +2,27 @@
 
 Drawn teams, not a clock: each task has its own chance of success (a mean of 0.7), cost has a heavy tail (lognormal, sigma 1) and
 calls fail now and then. Paired: both sides have one run of each task. All three figures are asked for at once, as `counterpoint
-gate --against` does. The shares have Wilson's 95 % intervals.
+gate --against` does. The shares have Wilson's 95 % intervals. With $COUNTERPOINT_HALVES, a store, its runs are split into random
+halves instead, and issues are asked for, too.
 """
 
 from __future__ import annotations
 
+import os
+import random
+import shutil
+import tempfile
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from _timing import arguments, report, row
 from msgspec.structs import replace
 
-from counterpoint.app.api.gate import LEVEL, base_checks
+from counterpoint.app.api.annotate import dataset
+from counterpoint.app.api.gate import LEVEL, base_checks, gate
+from counterpoint.app.api.issues import issues
+from counterpoint.store import Store
 from counterpoint.store.summary import Summary
 from counterpoint.trace import Trace
 from counterpoint.trace.statistics import wilson_ends
@@ -52,6 +61,24 @@ def alarms(n: int, change: tuple[float, float], *, paired: bool, draws: int) -> 
     return count
 
 
+def halves(store: Path, draws: int) -> list[dict[str, Any]]:
+    """How often random halves of a store's runs break the gate with `--no-new-issues`; the store itself stays as it is."""
+    draw, broken = random.Random(7), 0
+    with tempfile.TemporaryDirectory() as place:
+        copy = shutil.copytree(store, Path(place) / "store")
+        issues(store=copy)  # what runs show is remembered
+        with Store(copy) as opened:
+            names = [one.id for one in opened.rows()]
+            for k in range(draws):
+                draw.shuffle(names)
+                half = len(names) // 2
+                dataset(f"a{k}", names[:half], store=opened)
+                dataset(f"b{k}", names[half:], store=opened)
+                broken += not gate(f"in:a{k}", against=f"in:b{k}", no_new_issues=True, store=opened).passed
+    low, high = wilson_ends(broken, draws)
+    return [row(f"random halves of {len(names):,} runs [{low:.3f}, {high:.3f}]", broken / draws, None, "broken", limit=LEVEL)]
+
+
 def rows(draws: int) -> list[dict[str, Any]]:
     """A row for each number of runs, way to compare and change; and one of all that are alike."""
     out, false, made = [], 0, 0
@@ -70,7 +97,10 @@ def rows(draws: int) -> list[dict[str, Any]]:
 def main() -> None:
     """Run and print."""
     asked = arguments(__doc__)
-    report("Gate", rows(20 if asked.quick else 200), as_json=asked.json)
+    if store := os.environ.get("COUNTERPOINT_HALVES"):
+        report("Gate", halves(Path(store), 20 if asked.quick else 100), as_json=asked.json)
+    else:
+        report("Gate", rows(20 if asked.quick else 200), as_json=asked.json)
 
 
 if __name__ == "__main__":

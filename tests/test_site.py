@@ -43,7 +43,7 @@ def test_the_table_of_sources_is_that_of_the_importers() -> None:
     assert page == site().with_sources(page), "run `python tools/docs_site.py`"
     linked = re.findall(r"^\|\[[^]]+\]\(sources/(\w+)\.md\)", page, re.M)
     assert sorted(linked) == sorted(path.stem for path in (ROOT / "docs" / "sources").glob("*.md"))
-    assert "|[pi](sources/pi.md)|session 3|tokens, costs, calls|images, settings, labels|\n" in page
+    assert "|[pi](sources/pi.md)|sessions of version 3, what pi 0.73 prints|tokens, costs, calls|images, settings, labels|\n" in page
 
 
 @pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda p: p.stem)

@@ -67,6 +67,10 @@ def test_what_is_not_measured_does_not_pass() -> None:
     assert states(found) == {"cost": None, "score": None}
     assert all(check.runs == ("a",) for check in found.checks)
     assert states(gate(max_cost=0.5)) == {"cost": False}  # it is over the limit, whatever the rest cost
+    (cost,) = gate(max_cost=5.0).checks
+    assert "1 run with tokens that no price or count covers" in cost.words
+    keep(cpt.Trace(trace_id="d", task_id="d", events=[cpt.Event(id="m", t=0, type="message", agent="lead")], edges=[]), store="bare")
+    assert "1 run in which no model call is recorded" in gate(max_cost=5.0, store="bare").checks[0].words
     keep(made("c", score=None, cost=1.0), store="other")
     assert states(gate(min_score=0.5, store="other")) == {"score": None}
 

@@ -6,6 +6,7 @@ import hashlib
 import os
 import re
 import sys
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -210,10 +211,27 @@ def test_issues_read_on_where_they_stopped(tmp_path: Path, monkeypatch: pytest.M
         store.add_many([told_trace(f"s{n}", began=1.7e9 + n) for n in range(3)])
     monkeypatch.setattr("counterpoint.app.mcp.reading.WITHIN_S", 0.0)
     reading = Reading(tmp_path / "store")
-    said = [answered(reading, "issues", {}).text for _ in range(3)]
-    assert ["1 of 3 sessions were read so far: ask again" in said[0], "2 of 3 sessions were read so far" in said[1], "were read" in said[2]] == [True, True, False]
+    said = [answered(reading, "issues", {"issue": "ffff"}).text]
+    assert "no issue 'ffff' yet; 1 of 3 sessions" in said.pop()
+    said = [answered(reading, "issues", {}).text for _ in range(2)]
+    assert ["2 of 3 sessions were read so far: ask again" in said[0], "were read" in said[1]] == [True, False]
     assert sorted(reading.shown) == ["s0", "s1", "s2"]
+    assert "no issue 'ffff'; counterpoint issues" in answered(reading, "issues", {"issue": "ffff"}).text
     assert not (tmp_path / "store" / "issues.cache").exists()
+
+
+def test_a_server_reads_on_between_calls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with Store(tmp_path / "store") as store:
+        store.add_many([told_trace(f"s{n}", began=1.7e9 + n) for n in range(6)])
+    monkeypatch.setattr("counterpoint.app.mcp.reading.WITHIN_S", 0.0)
+    reading = Reading(tmp_path / "store", is_ahead=True)
+    assert "1 of 6 sessions were read so far: the others are being read" in answered(reading, "issues", {}).text
+    for _ in range(600):
+        if len(reading.shown) == 6:
+            break
+        time.sleep(0.05)
+    assert "were read" not in answered(reading, "issues", {}).text
+    reading.close()
 
 
 def test_a_long_text_comes_in_parts_that_join(tmp_path: Path) -> None:

@@ -61,6 +61,7 @@ def test_a_run_counts_in_the_time_in_which_it_worked_and_one_of_no_known_time_in
     assert every.figures["tokens"].totals == (100.0, 200.0)
     assert group(told, "project", "till").figures["cost"].totals == (None, 2.0)
     assert group(told, "role", "planner").runs == (1, 2)
+    assert group(told, "system").figures["cost"].totals == (1.0, 5.0)  # these runs do not say what made them
     assert "reward" not in every.figures  # nobody measured it
     assert [one.name for one in told.groups if one.by == "project"] == ["shop", "till"]
 

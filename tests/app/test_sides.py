@@ -20,7 +20,7 @@ from counterpoint.app.side_words import sides_of_trace, sides_words
 from counterpoint.store import Store
 from counterpoint.store.summary import Summary
 from counterpoint.trace import Trace
-from counterpoint.trace.quantities import counted_tokens
+from counterpoint.trace.quantities import counted_tokens, uncounted
 from counterpoint.trace.sides import Side, Sides, sides_of
 from logs import SAMPLES
 
@@ -140,6 +140,21 @@ def test_a_workflow_s_agents_count_once_and_its_journal_and_snapshot_not_at_all(
     snapshot.write_text(json.dumps({"runId": "r1", "totalTokens": 9999, "workflowProgress": counts}))
     (trace,) = cpt.read_logs(tmp_path)
     assert tokens(trace) == (302, 3002, 3304)
+
+
+def test_a_workflow_s_agent_without_a_transcript_has_what_the_snapshot_states(tmp_path: Path) -> None:
+    main = [told("u1", 0, "Go."), said("a1", 2, use("w1", "Workflow", script="x"), tokens=100)]
+    main += [result("u2", 3, "w1", "Task ID: t1", {"runId": "r1"})]
+    journal = [{"type": kind, "key": name, "agentId": name, "result": "Seen."} for name in ("x1", "x2") for kind in ("started", "result")]
+    runs = "s/subagents/workflows/r1"
+    write(tmp_path, {"s.jsonl": main, f"{runs}/agent-x1.jsonl": SUB, f"{runs}/journal.jsonl": journal})
+    (tmp_path / "s" / "workflows").mkdir()
+    counts = [{"agentId": "x1", "tokens": 9999}, {"agentId": "x2", "tokens": 555}]
+    (tmp_path / "s" / "workflows" / "r1.json").write_text(json.dumps({"runId": "r1", "workflowProgress": counts}))
+    (trace,) = cpt.read_logs(tmp_path)
+    assert tokens(trace) == (101, 3002 + 555, 101 + 3002 + 555)
+    assert uncounted(trace.meta) == 1
+    assert [e.to for e in trace.events if e.type == "spawn"] == ["x1", "x2"]
 
 
 def test_a_transcript_that_no_spawn_names_is_a_sub_agent_s(tmp_path: Path) -> None:

@@ -25,13 +25,14 @@ from click.testing import CliRunner
 
 from counterpoint.app.cli import cli, main
 from counterpoint.app.discover import read_logs
+from counterpoint.app.watch import watcher
 from counterpoint.app.watch.alert import Alert, alert_id
 from counterpoint.app.watch.channels import Mail, NotTaken, Webhook
 from counterpoint.app.watch.folders import Folders
 from counterpoint.app.watch.ledger import Ledger
 from counterpoint.app.watch.rules import doublings, judgement
 from counterpoint.app.watch.settings import EXAMPLE, Rules, WatchSettings, watch_settings
-from counterpoint.errors import InputError, TryAgain
+from counterpoint.errors import InputError, NotFound, TryAgain
 from counterpoint.store import Store
 from counterpoint.store.annotations import IssueMark
 
@@ -295,6 +296,36 @@ def test_a_kill_between_sending_and_noting_sends_the_same_key_again(tmp_path: Pa
         assert hook.ids() == {an_alert().id: 2}
         assert again.waiting(who) == []
         again.close()
+
+
+@pytest.mark.parametrize("trouble", [NotFound("it went away"), InputError("the disk is full")])
+@pytest.mark.parametrize("old", [0.0, 90_000.0])
+def test_an_import_that_fails_is_made_again_with_all_that_was_in_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, trouble: Exception, old: float
+) -> None:
+    for name in ("aaaa", "bbbb"):
+        path = tmp_path / "logs" / f"{name}.jsonl"
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(session(name))
+        os.utime(path, (time.time() - old,) * 2)
+    real, troubles = watcher.import_sessions, [trouble]
+
+    def failing(*args: Any, **given: Any) -> Any:
+        if troubles:
+            raise troubles.pop()
+        return real(*args, **given)
+
+    monkeypatch.setattr(watcher, "import_sessions", failing)
+    notes: list[str] = []
+    with Store(tmp_path / "s") as store:
+        ledger = Ledger(tmp_path / "s" / "watch")
+        watch = watcher.Watcher([str(tmp_path / "logs")], store, ledger, Rules(), lambda _: None, lambda _: None, notes.append)
+        watch.start()
+        for now in range(5):
+            watch._work(now)
+        assert sorted(row.id for row in store.rows()) == ["aaaa", "bbbb"]
+        ledger.close()
+    assert len(notes) == (type(trouble) is InputError)
 
 
 # -- the ledger, folders, receivers ------------------------------------------------------------------------------------

@@ -453,3 +453,29 @@ def test_what_only_looks_alike_gives_no_trace(content: str, tmp_path: Path) -> N
     (tmp_path / "x.jsonl").write_text(content)
     with pytest.raises(InputError):
         list(read_logs(tmp_path))
+
+
+# -- Odd values --------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("odd", [[], {"a": 1}, None, -1, True])
+def test_odd_values_where_ids_and_kinds_stand_are_refused_or_read(odd: Any, tmp_path: Path) -> None:
+    old = {"id": odd, "cause": odd, "timestamp": "2025-01-01T00:00:00", "source": "agent"}
+    acted = old | {"action": "run", "args": {"command": "ls"}, "tool_call_metadata": {"function_name": "x", "tool_call_id": "c"}}
+    seen = old | {"observation": "run", "content": "a", "extras": {}}
+    files = {
+        "openhands.json": json.dumps([acted, seen]),
+        "cline.jsonl": lines(cline_event(type="iteration_start"), cline_event(type=odd), cline_event(type="usage")),
+        "vscode.jsonl": lines({"kind": 0, "v": {"version": 3, "sessionId": "s", "creationDate": 1, "requests": []}}, {"kind": 2, "k": ["requests", odd], "v": [1]}),
+    }  # fmt: skip
+    for name, content in files.items():
+        (tmp_path / name).write_text(content)
+        for trace in _gently(tmp_path / name):
+            assert_sound(trace)
+
+
+def _gently(path: Path) -> list[Trace]:
+    try:
+        return list(read_logs(path))
+    except InputError:
+        return []

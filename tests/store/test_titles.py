@@ -80,6 +80,9 @@ def test_projects_do_not_share_names_and_long_ones_have_room() -> None:
     [
         (["/clear", "Mend it."], "Mend it."), (["/review the door of the shop"], "the door of the shop"), (["/model opus", "{}", "go"], "go"),
         (['{"args"', "Mend it."], "Mend it."), (['{"args": {"n": 1}}', "Mend it."], "Mend it."), (['{"prompt": "Mend it."}'], "Mend it."),
+        (["<command-message>init is running…</command-message>\n<command-name>/init</command-name>", "Mend it."], "Mend it."),
+        (["<command-name>/fix</command-name>\n<command-args>the door of the shop</command-args>"], "the door of the shop"),
+        (["\u2500\u2500\u2500\u2500\nMend it.\n\u2500\u2500\u2500"], "Mend it."),
         (["/home/ada/shop does not build"], "/home/ada/shop does not build"),
         (["We solve this issue. Here's the issue text:\nISSUE:\nThe door is stuck\nIt squeaks."], "The door is stuck"),
         (["You get code and an issue.\n<issue>\n[2.0] The door\n</issue>\n<code>x</code>"], "[2.0] The door"),

@@ -28,7 +28,7 @@ def compared_answer(told: PeriodComparison) -> Answer:
         rows = [(name, *change_cells(change, name)) for name, change in told.changes.items()]
         head = ("", "before", "now", "change", *MIX_HEAD)
         sections.append(Section("What the change is made of", mix_words(told.changes.values()), head, rows, range(1, 7)))
-    for by, title in (("project", "By project"), ("model", "By model"), ("role", "By role")):
+    for by, title in (("project", "By project"), ("system", "By system"), ("model", "By model"), ("role", "By role")):
         sections += _by([group for group in told.groups if group.by == by], by, title)
     return Answer(heading, sections)
 
@@ -72,7 +72,7 @@ def _by(groups: Sequence[Group], by: str, title: str) -> list[Section]:
         row = [name, f"{group.runs[0]:,} → {group.runs[1]:,}", *cells]
         row += [_interval(figure, one) if (one := group.figures.get(figure)) else _FEW for figure in _judged(told, kept)]
         rows.append(row)
-    head = [by, "runs", *("busy" if name == "time" and by != "project" else name for name in kept)]
+    head = [by, "runs", *("busy" if name == "time" and by not in ("project", "system") else name for name in kept)]
     head += [f"{figure} per run" for figure in _judged(told, kept)]
     more = f"{len(groups) - len(shown):,} more: --json" if len(groups) > len(shown) else ""
     drop = ("time", "busy", "tokens", "errors")

@@ -51,7 +51,7 @@ def _all(report: Report) -> Section:
     if total.sides and (sides := sides_words(total.sides, total.tokens, total.cost_usd, unpriced=unpriced, unknown=unknown)):
         text += f". Sub-agents: {sides}"
     if total.uncounted:
-        who = f"{total.uncounted:,} agents or model calls have no true count"
+        who = counted(total.uncounted, "agent or model call has", "agents or model calls have") + " no true count"
         text += f". A plus: there is more, since {who}, or since some have no price"
     if report.outside.traces:
         some, spent = counted(report.outside.traces, "trace"), compact(report.outside.tokens)

@@ -29,7 +29,7 @@ _OPAQUE = re.compile(r"(?:[A-Za-z_]{1,8}[-_:.])?(?=[0-9a-fA-F-]*\d)[0-9a-fA-F][0
 # Blocks that a client puts around or before what a person wrote.
 _BLOCK = re.compile(r"<([a-zA-Z][\w.-]*)(?:\s[^<>]*)?>.*?</\1>", re.DOTALL)
 _TAG = re.compile(r"</?[a-zA-Z][\w.-]*(?:\s[^<>]*)?/?>")
-_MARKS = re.compile(r"^[\s#>*_`~=|-]+|[\s*_`]+$")
+_MARKS = re.compile(r"^[\s#>*_`~=|\u2500-\u257f-]+|[\s*_`\u2500-\u257f]+$")
 # "Here is the task:", with the task on a line of its own behind it.
 _TASK = re.compile(r"^[^\n]{0,60}\b(?:task|question)[ \w]{0,20}:[ \t]*\n\s*(\S.*)$", re.IGNORECASE | re.MULTILINE)
 # "Here's the issue text:", with a heading or none and the issue behind it, where a text begins so; and the same in a block.
@@ -39,6 +39,7 @@ _ISSUE_BLOCK = re.compile(
 )
 # A command of a client: `/clear`, `/model opus`; and what is data and no words.
 _COMMAND = re.compile(r"/[a-zA-Z][\w:-]*(?:\s+(?P<given>.*))?", re.S)
+_TYPED = re.compile(r"<command-name>\s*/?([\w:-]+)\s*</command-name>(?:.*?<command-args>(.*?)</command-args>)?", re.S)
 _DATA = re.compile(r"\s*[\[{]\s*(?:[\[{\"'\]}]|\Z)")
 _TEXT_KEYS = ("prompt", "task", "question", "query", "input", "message", "content", "text")
 _SLASH = re.compile(r"[/\\]")
@@ -89,7 +90,8 @@ def _marked_off(text: str) -> str:
 
 def _words_line(text: str) -> str | None:
     """The first line of a text as a title; None for a command of a client, and for data."""
-    command = _COMMAND.fullmatch(text.strip())
+    typed = _TYPED.search(text[:20_000]) if "<command-name>" in text else None
+    command = _COMMAND.fullmatch(f"/{typed[1]} {typed[2] or ''}".strip() if typed else text.strip())
     if command is not None:
         given = command["given"] or ""
         return first_line(given) if len(given.split()) > 2 else None

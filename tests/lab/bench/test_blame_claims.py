@@ -8,8 +8,20 @@ import pytest
 from counterpoint.audits.blame.steps import Steps
 from counterpoint.lab.bench.blame_cases import GOLD_SIGNALS, LabelledRun, gold_signals, near_hits, ranks_of
 from counterpoint.lab.bench.claims._blame import gain_over_runs, half_right_bar, likely_elsewhere, over_runs, share_row
+from counterpoint.lab.bench.claims.blame_who_when import surprise_rows
 from counterpoint.lab.bench.claims.repair import Case, cases_of, rows_of
 from counterpoint.trace import Event, Trace, content_ref
+
+
+def test_the_gain_of_a_surprise_is_paired_with_the_ranking_alone() -> None:
+    known = [labelled("one", "two is odd and long", "three", gold="", truth=t) for t in (1, 1, 0)]
+    scores = [[np.array([0.2, 0.1, 0.0])] * 3] * 2
+    step, gain = surprise_rows("odd", known, scores, lambda texts: [float(len(text)) for text in texts])
+    # the long text is by far the most surprising: tanh of (value - mean) / spread: -0.69, 0.89, -0.51; a half counts
+    assert (step.value, gain.value) == (pytest.approx(2 / 3), pytest.approx(1 / 3))
+    assert not gain.has_target
+    (alone, none) = surprise_rows("even", known, scores, lambda texts: [1.0] * len(texts))
+    assert (alone.value, none.value) == (pytest.approx(1 / 3), 0.0)
 
 
 def test_more_splits_of_the_same_runs_do_not_narrow_the_interval() -> None:

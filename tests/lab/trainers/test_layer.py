@@ -193,6 +193,8 @@ def test_one_number_for_calls_that_earned_different_ones_is_refused() -> None:
 BAD = [
     ({"mask": [1]}, "one sample 0: 1 places of mask for 2 tokens"), ({"logps": [0.0]}, "1 places of logps"),
     ({"parent": "x"}, "no sample 'x'"), ({"reward": float("nan")}, "the reward is nan"), ({"spans": [(1, 5)]}, "of 2 tokens"),
+    ({"mask": [float("nan"), 1]}, "one sample 0: a mask that is not a row of 0 and 1"), ({"mask": [[1], [0]]}, "a row of 0 and 1"),
+    ({"mask": [2, 1]}, "a row of 0 and 1"), ({"ids": None}, "ids of type NoneType"), ({"agent": None}, "agent None"), ({"after": -1}, "after -1"),
     ({"calls": ["a", "b"]}, "2 names for 1 calls"), ({"parent": "0"}, "each other's parents"), ({"status": "x"}, "no status 'x'"),
 ]  # fmt: skip
 
@@ -200,13 +202,14 @@ BAD = [
 @pytest.mark.parametrize(("more", "says"), BAD)
 def test_what_is_wrong_names_the_rollout(more: dict[str, Any], says: str) -> None:
     with pytest.raises(InputError, match=says):
-        CreditLayer("group_relative")([Rollout("one", "t", [Sample(ids=[1, 2], **more)], reward=1.0), TWO])
+        CreditLayer("group_relative")([Rollout("one", "t", [Sample(**{"ids": [1, 2], **more})], reward=1.0), TWO])
 
 
 def test_other_wrong_input() -> None:
     for rollouts, says in (
         ([ONE, ONE], "one: two rollouts of one name"), ([dataclasses.replace(ONE, reward=None)], "one: no reward"),
-        ([dataclasses.replace(ONE, reward=math.inf)], "one: the reward is inf"),
+        ([dataclasses.replace(ONE, reward=math.inf)], "one: the reward is inf"), ([dataclasses.replace(ONE, name=3)], "3: its name is 3"),
+        ([dataclasses.replace(ONE, task=None)], "one: its task is None"), ("x", r"rollouts\[0\]: a str where a rollout is expected"),
     ):  # fmt: skip
         with pytest.raises(InputError, match=says):
             CreditLayer("group_relative")(rollouts)

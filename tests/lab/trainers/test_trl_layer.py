@@ -17,6 +17,7 @@ from trl import GRPOConfig, GRPOTrainer  # noqa: E402
 from counterpoint.errors import InputError  # noqa: E402
 from counterpoint.lab.bench.claims import under_trl  # noqa: E402
 from counterpoint.lab.trainers.layer import CreditLayer  # noqa: E402
+from counterpoint.lab.trainers.trl import team_task  # noqa: E402
 from counterpoint.lab.trainers.trl.team_grpo import TeamGRPOTrainer  # noqa: E402
 from counterpoint.lab.trainers.trl.team_task import learn, tiny_model  # noqa: E402
 
@@ -174,6 +175,31 @@ def test_the_team_task_is_learnt_with_computed_credit(tmp_path: Path) -> None:
     assert done["score"] > done["before"] + 0.2
     assert done["best"] == pytest.approx(0.76)
     assert np.isfinite(done["score"])
+
+
+def test_a_model_of_ones_own_learns_the_task_in_its_own_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What runs on a GPU with SmolLM2-135M, here with a tiny Llama that knows English words, and one that does not."""
+    from tokenizers import Tokenizer
+    from tokenizers.models import WordLevel
+    from tokenizers.pre_tokenizers import Whitespace
+    from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+
+    for name, spoken in (("knows", team_task.ENGLISH.values()), ("not", [])):
+        words = ["<eos>", "How", "many", "workers", "are", "called", "Answer", ":", "Which", "colour", "has", "?", *team_task.ITEMS]
+        words += [word.strip() for word in spoken]
+        plain = Tokenizer(WordLevel({word: i for i, word in enumerate(words)}, unk_token="<eos>"))
+        plain.pre_tokenizer = Whitespace()
+        PreTrainedTokenizerFast(tokenizer_object=plain, eos_token="<eos>").save_pretrained(tmp_path / name)
+        shape = LlamaConfig(vocab_size=len(words), hidden_size=16, intermediate_size=32, num_hidden_layers=1, num_attention_heads=2,
+                            num_key_value_heads=2, max_position_embeddings=32, eos_token_id=0)  # fmt: skip
+        LlamaForCausalLM(shape).save_pretrained(tmp_path / name)
+    monkeypatch.setenv("COUNTERPOINT_LM", str(tmp_path / "knows"))
+    done = learn("computed", 0, 0, steps=1)
+    assert done["score"] == done["before"]
+    assert done["best"] == pytest.approx(0.76)
+    monkeypatch.setenv("COUNTERPOINT_LM", str(tmp_path / "not"))
+    with pytest.raises(InputError, match="words that are the same token"):
+        learn("computed", 0, 0, steps=1)
 
 
 def test_the_claim_runs_every_arm_and_compares_them(monkeypatch: pytest.MonkeyPatch) -> None:

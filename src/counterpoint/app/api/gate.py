@@ -200,7 +200,11 @@ def _cost(rows: Sequence[Summary], limit: float) -> Check:
     words = f"{money(total)}{'+' if partial else ''}, at most {money(limit)}"
     ok: bool | None = total <= limit
     if ok and partial:
-        ok, words = None, words + f"; {counted(len(partial), 'run')} with tokens that no price or count covers (--prices FILE)"
+        silent = sum(row.cost_usd is None and not row.tokens for row in partial)
+        priced = len(partial) - silent
+        words += f"; {counted(priced, 'run')} with tokens that no price or count covers (--prices FILE)" if priced else ""
+        words += f"; {counted(silent, 'run')} in which no model call is recorded" if silent else ""
+        ok = None
         worst = partial
     return Check(name="cost", ok=ok, words=words, value=total, limit=limit, runs=_ids(worst))
 

@@ -373,6 +373,19 @@ class _Memory:
                 disk.replace_file(self._path, disk.with_sum(msgspec.msgpack.encode(kept), _MEMORY))
 
 
+def look_ahead(store: Store, known: Shown, names: Iterable[str], is_over: Callable[[], bool]) -> None:
+    """Look at runs before a board asks for them, at half of a core at most; `known` keeps what they show. `is_over` is asked
+    before each, and may wait."""
+    memory = _Memory(store, known)
+    for name in names:
+        if is_over():
+            return
+        begin = time.monotonic()
+        with suppress(CounterpointError, OSError):  # the board says why it cannot be read
+            memory.of(name)
+        time.sleep(time.monotonic() - begin)
+
+
 def since_words(issue: Issue) -> str:
     """When it was seen, in words."""
     if issue.last is None:

@@ -1,4 +1,4 @@
-"""A time against the same length before it: this week against the week before, by project, model and role.
+"""A time against the same length before it: this week against the week before, by project, system, model and role.
 
 Always true: only what was done in each time counts, to the quarter of an hour; a run whose time is not known is in neither and is
 counted; a figure that no run has is None, and has no change. The difference per run is that of the means over tasks, for runs of
@@ -72,7 +72,7 @@ class PeriodComparison(Struct, kw_only=True):
     before: Period
     now: Period
     groups: list[Group]
-    """All first, then by project, model and role, those that cost most first."""
+    """All first, then by project, system, model and role, those that cost most first."""
     changes: dict[str, Change]
     """Of all runs: how much of a change is of more runs, of another mix of them, and of runs alike."""
     undated: int
@@ -139,6 +139,7 @@ class Comparing:
         whole = _Piece(task, figures, bool(part.unpriced or part.uncounted))
         self._pieces["all", ""][side].append(whole)
         self._pieces["project", part.project or ""][side].append(whole)
+        self._pieces["system", part.system or ""][side].append(whole)
         for row in rollup(trace, "model"):
             if row.name is not None or row.tokens_own:
                 is_least = (row.name or "") in trace.unpriced
@@ -150,7 +151,7 @@ class Comparing:
     def done(self) -> PeriodComparison:
         """The comparison of what was taken."""
         groups = [_group(by, name, sides) for (by, name), sides in self._pieces.items()]
-        order = ("all", "project", "model", "role")
+        order = ("all", "project", "system", "model", "role")
         found = {name: change_of(*self._lines, field) for name, field in LISTED.items() if name in FIGURES and name != "reward"}
         return PeriodComparison(
             query=self._query, before=self._sides[0], now=self._sides[1], undated=self._undated,

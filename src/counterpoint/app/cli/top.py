@@ -157,7 +157,8 @@ def sums_table(told: Sums, most: int | None, *, with_ids: bool = False) -> str:
     if told.group == "day":
         text += f"\ndays      are of {zone()}; a trace is in the line of every day on which it was at work"
     if told.total.uncounted:
-        text += f"\ntokens    and cost are at least that: {told.total.uncounted:,} agents or model calls have no true count"
+        who = counted(told.total.uncounted, "agent or model call has", "agents or model calls have") + " no true count"
+        text += f"\ntokens    and cost are at least that: {who}"
     words = told.total.sides and sides_words(
         told.total.sides, told.total.tokens, told.total.cost_usd, unpriced=left, unknown=told.total.uncounted
     )

@@ -21,7 +21,7 @@ from counterpoint.app.search import period_of
 from counterpoint.credits.choice import choose
 from counterpoint.credits.row_places import RowPlaces
 from counterpoint.display import counted, number
-from counterpoint.errors import CounterpointError, InputError, Refused, did_you_mean
+from counterpoint.errors import CounterpointError, InputError, NotFound, Refused, did_you_mean
 from counterpoint.trace.outcome import in_words
 
 _SUSPECTS, _AGENTS, _FAILURES = 3, 8, 8
@@ -93,10 +93,15 @@ def issues(reading: Reading, query: str, issue: str, limit: int) -> Reply:
     seen: list[str] = []
     store = reading.store
     board = board_of(query, store=store, remember=False, known=reading.shown, track=lambda rows: reading.in_time(rows, seen))
-    every = len(reading.rows(query))
-    known = f"{len(seen):,} of {every:,} sessions were read so far: ask again; counterpoint issues, in a terminal, reads all"
-    notes = [known] if len(seen) < every else []
+    every = reading.rows(query)
+    notes = []
+    if len(seen) < len(every):
+        how = "the others are being read: ask again in a moment" if reading.read_ahead(every) else "ask again"
+        known = f"{len(seen):,} of {len(every):,} sessions were read so far"
+        notes = [f"{known}: {how}; counterpoint issues, in a terminal, reads all"]
     if issue:
+        if notes and not any(one.id.startswith(issue) for one in board):
+            raise NotFound(f"no issue {issue[:80]!r} yet", fix=notes[0])
         return Reply([one_section(_clean(board.one(issue)))], more=notes)
     found = needed(board)
     if not found:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import statistics
+import threading
 import time
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
@@ -15,7 +16,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from counterpoint.app.api.issues import Shown
+from counterpoint.app.api.issues import Shown, look_ahead
 from counterpoint.app.load_save import store_path
 from counterpoint.app.mcp.answers import masks_of
 from counterpoint.app.search import is_narrow, matcher
@@ -58,8 +59,9 @@ class Read(NamedTuple):
 class Reading:
     """One store, for as long as the agent's client keeps the server."""
 
-    def __init__(self, path: Path | None = None, project: str | None = None) -> None:
-        """`project` is what sessions of the working folder are called."""
+    def __init__(self, path: Path | None = None, project: str | None = None, *, is_ahead: bool = False) -> None:
+        """`project` is what sessions of the working folder are called; with `is_ahead` a thread reads on between calls, where a
+        board of issues had no time for all."""
         self.path = store_path(path)
         self.project = project if project is not None else _here()
         self._store: Store | None = None
@@ -70,9 +72,15 @@ class Reading:
         self.shown: Shown = {}
         """What runs showed, for boards of issues."""
         self._masks: dict[str, str] = {}
+        self._is_ahead, self._is_over = is_ahead, False
+        self.idle = threading.Event()
+        """Whether no call is under way; nothing is read ahead while one is."""
+        self._ahead: threading.Thread | None = None
 
     def close(self) -> None:
         """Let go of all files."""
+        self._is_over = True
+        self.idle.set()
         for opened in (self._store, self._sql):
             if opened is not None:
                 opened.close()
@@ -218,6 +226,23 @@ class Reading:
                 fresh += 1
             seen.append(row.id)
             yield row
+
+
+    def read_ahead(self, rows: Sequence[Summary]) -> bool:
+        """Read the others of these, the newest first, until the next calls; whether that is so."""
+        if self._is_ahead and (self._ahead is None or not self._ahead.is_alive()):
+            names = [row.id for row in sorted(rows, key=lambda row: -row.active) if row.id not in self.shown]
+            self._ahead = threading.Thread(target=self._look_ahead, args=(names,), name="read ahead", daemon=True)
+            self._ahead.start()
+        return self._is_ahead
+
+    def _look_ahead(self, names: Sequence[str]) -> None:
+        with suppress(CounterpointError, OSError), Store(self.path, create=False, read_only=True) as store:
+            look_ahead(store, self.shown, names, self._waits)
+
+    def _waits(self) -> bool:
+        self.idle.wait()
+        return self._is_over
 
 
 def _files(store: Path) -> list[tuple[str, int, int]]:

@@ -135,6 +135,7 @@ class CallResult(NamedTuple):
 def answered(reading: Reading, name: str, arguments: Mapping[str, Any] | None) -> CallResult:
     """The answer of a tool, or the line that says what is wrong with the call."""
     with _ONE_BY_ONE:
+        reading.idle.clear()
         try:
             tool = TOOLS.get(name)
             if tool is None:
@@ -152,6 +153,8 @@ def answered(reading: Reading, name: str, arguments: Mapping[str, Any] | None) -
         except Exception as error:  # a client that loses its server could not ask anything else
             what = f"{name} failed: {type(error).__name__}: {error}; this is a bug in Counterpoint"
             return CallResult(failure(what), is_error=True)
+        finally:
+            reading.idle.set()
 
 
 def checked(name: str, tool: Tool, arguments: Mapping[str, Any]) -> dict[str, Any]:

@@ -69,6 +69,8 @@ class Watcher:
     _asked: str = field(default="", init=False)
     """The rules, in few letters: a run that was judged by others is judged again."""
     _failures: dict[str, str] = field(default_factory=dict, init=False)
+    _trouble: str = field(default="", init=False)
+    """Why the last import failed, which is said once."""
 
     # -- the whole
 
@@ -142,19 +144,26 @@ class Watcher:
         """Import what changed, else some of what is old; when there may be more."""
         spent = time.process_time()
         names, self._changed = self._changed, set()
+        some: list[tuple[str, Session]] = []
         try:
             if names:
                 self._import(self._sessions(names), is_news=True)
+                self._trouble = ""
             else:
                 some, self._backlog = self._backlog[-_SLICE:], self._backlog[:-_SLICE]
                 self._import(some, is_news=False)
                 return now
         except NotFound:  # a file went away between the look and the import
-            self._changed |= self._files.look()
+            self._changed |= self._files.look() | {name for name in names if os.path.exists(name)}
+            self._backlog += some
+            return now + _AGAIN_S
         except CounterpointError as error:
             if is_once:
                 raise
-            self.note(f"{error.one_line()}; it is tried again")
+            self._backlog += some
+            if error.one_line() != self._trouble:
+                self._trouble = error.one_line()
+                self.note(f"{self._trouble}; it is tried again")
             self._changed |= names
             return now + _AGAIN_S
         return now + max(_IMPORT_S, (time.process_time() - spent) * (1 / _BUSY_SHARE - 1))

@@ -31,6 +31,8 @@ _EXPLAINED = 10
 _LISTED = 12
 CIRCUMSTANCES = frozenset({"place", "who", "reach", "manner", "words"})
 """Families that say where, who and how, and not what went wrong."""
+TILT = 0.5
+"""What a unit of what other runs or a local model say adds to the log of the odds."""
 _OFTEN = 3
 """A role that is suspected in fewer runs is told by what it does."""
 _DOES = {
@@ -192,7 +194,7 @@ def _name(steps: Steps, k: int) -> str:
 
 def _adjusted(p: np.ndarray, more: dict[str, np.ndarray]) -> np.ndarray:
     """Other runs and a local model move the odds a little: a unit of either counts e to the half."""
-    tilt = np.exp(0.5 * sum(more.values(), start=np.zeros(len(p))))
+    tilt = np.exp(TILT * sum(more.values(), start=np.zeros(len(p))))
     return np.asarray(p * tilt / float((p * tilt).sum()))
 
 

@@ -330,7 +330,9 @@ def _agents_of(
     own: list[tuple[File, Conversation]] = []
     runs: dict[str, list[str]] = {}
     for file in files:
-        match = _AGENT.search(file.name)
+        match, run = _AGENT.search(file.name), _RUN.search(file.name)
+        if run is not None:
+            runs.setdefault(run[1], []).extend([match[1]] if match else [])
         if match is None:
             continue
         conversation = conversations.other(match[1], "file")
@@ -341,8 +343,6 @@ def _agents_of(
             conversation.role = string(conversation.about.get("agentType"))
             conversation.name = string(conversation.about.get("description"))
         own.append((file, conversation))
-        if run := _RUN.search(file.name):
-            runs.setdefault(run[1], []).append(match[1])
     own.sort(key=lambda one: (client_role(one[1].agent) is not None, count(one[1].about.get("spawnDepth")) or 0))
     return own, runs
 

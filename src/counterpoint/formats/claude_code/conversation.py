@@ -441,7 +441,7 @@ class WorkflowAgent(NamedTuple):
 def workflow_agents(session: Session, links: SpawnLinks, runs: Mapping[str, Sequence[str]]) -> dict[str, list[WorkflowAgent]]:
     """Workflow call (or run, when no call names it) to the agents that it made.
 
-    The folder of a run says who belongs to it. The snapshot's own counts are not used: they leave agents out.
+    The run's folder and journal say who belongs to it. The snapshot's sums are not used: they leave agents out.
     """
     out: dict[str, list[WorkflowAgent]] = {}
     if not runs:
@@ -452,7 +452,7 @@ def workflow_agents(session: Session, links: SpawnLinks, runs: Mapping[str, Sequ
         snapshot = snapshots.get(run, {})
         call = next((c for c, a in calls.items() if _is_of(a, run, snapshot)), None)
         results = _journal(session, run)
-        order = [name for name in results if name in agents] + [name for name in agents if name not in results]
+        order = [*results, *(name for name in agents if name not in results)]
         about = {str(as_dict(a).get("agentId")): as_dict(a) for a in as_list(snapshot.get("workflowProgress"))}
         out[call or run] = [WorkflowAgent(name, about.get(name, {}), results.get(name)) for name in order]
         if call is None:

@@ -28,7 +28,8 @@ from counterpoint.formats.claude_code.conversation import (
 )
 from counterpoint.formats.draft import Draft
 from counterpoint.formats.importing.lane import Lane
-from counterpoint.formats.importing.values import as_dict, as_list, compact, number, seconds, string, text_of
+from counterpoint.formats.importing.usage import Usage
+from counterpoint.formats.importing.values import as_dict, as_list, compact, count, number, seconds, string, text_of
 from counterpoint.trace.keys import STATED, STOP_REASON
 from counterpoint.trace.quantities import NO_TRANSCRIPT, PLACEHOLDER
 
@@ -40,6 +41,7 @@ _DENIED = "The user doesn't want to proceed"
 _NOT_HUMAN = ("<system-reminder>", "<command-name>", "<command-message>", "<local-command-", "<bash-", "Caveat: The messages")
 _CHARACTERS = 10
 """On average a token of what a model says has fewer characters than this."""
+_OF_RUN = "those that the snapshot of the run states"
 _CLIENTS_OWN = re.compile(r"a([a-z_]+)-[0-9a-f]+")
 _ENDED = re.compile(r"teammate_terminated:?\s*(\S+)|(\S+) (?:has )?(?:shut down|terminated)")
 
@@ -101,6 +103,11 @@ class Transcript:
             lane.spawn(name, role=role or "workflow-agent", name=called, at=at, id=f"{call}:{name}", extra=what)
             self.draft.report.linked("workflow run")
             self._parent[name], self._results[name] = lane.agent, result
+            if own is None:  # its transcript is gone: its total stands in the snapshot
+                self.draft.report.lacks[NO_TRANSCRIPT] += 1
+                if total := count(about.get("tokens")):
+                    told = StatedUsage(Usage(total), _OF_RUN, None, None, string(about.get("model")))
+                    self._totals(name, told, None, lane.agent)
 
     # -- playing ---------------------------------------------------------------------------------------------------------
 

@@ -85,7 +85,7 @@ class _Run:
             self.entries.append(Entry("error", text_of(as_dict(said).get("message") or said), name, at))
         elif kind not in _LINES:
             unknown[f"line of type {kind}"] += 1
-        elif kind == "agent_event" and event.get("type") not in _EVENTS:
+        elif kind == "agent_event" and string(event.get("type")) not in _EVENTS:
             unknown[f"event {event.get('type')}"] += 1
         elif kind == "agent_event":
             self._event(event, name, at, unknown)

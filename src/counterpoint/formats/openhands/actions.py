@@ -109,7 +109,7 @@ class Story:
         )
         given = asked.get("arguments") or {k: v for k, v in args.items() if k not in _ASIDE}
         entry.calls.append(Call(call, tool, given))
-        self._calls[event.get("id")] = call, tool
+        self._calls[_key(event.get("id"))] = call, tool
         if kind == "delegate":
             agent = f"{string(args.get('agent')) or 'delegate'}-{len(self.dialogues)}"
             self.dialogues[agent] = Dialogue(agent, role=string(args.get("agent")), call=call, rule="the delegation")
@@ -137,7 +137,7 @@ class Story:
         if kind == "delegate" and len(self._agents) > 1:
             self._agents.pop()
         called, extras = as_dict(event.get("tool_call_metadata")), as_dict(event.get("extras"))
-        call, tool = self._calls.get(event.get("cause"), (string(called.get("tool_call_id")), kind))
+        call, tool = self._calls.get(_key(event.get("cause")), (string(called.get("tool_call_id")), kind))
         text = text_of(event.get("content") or extras.get("outputs") or "")
         code = as_dict(extras.get("metadata")).get("exit_code", extras.get("exit_code"))
         ok = _is_ok(event, kind, text, code)
@@ -148,6 +148,12 @@ class Story:
         extra = {"is_rejected": True} if kind == "user_rejected" else {"exit_code": code} if count(code) is not None else {}
         error = (text[:500] or "error") if ok is False else None
         self._entries.append(Entry("tool", at=at, answers=[Answer(text, call, tool, ok, error, at, extra)]))
+
+
+
+def _key(value: Any) -> Any:
+    """The id of an event, a number or a text; what is neither names none."""
+    return value if isinstance(value, int | str) else None
 
 
 def _is_ok(event: dict[str, Any], kind: str, text: str, code: Any) -> bool | None:

@@ -57,7 +57,7 @@ class Changes:
 
     def _push(self, path: list[Any], record: dict[str, Any]) -> bool:
         rows = self._at(path)
-        if rows is None and path and isinstance(owner := self._at(path[:-1]), dict):
+        if rows is None and path and isinstance(path[-1], str) and isinstance(owner := self._at(path[:-1]), dict):
             rows = owner[path[-1]] = []
         if not isinstance(rows, list):
             return False

@@ -38,19 +38,17 @@ COLLUSION = "verifier_collusion"
 Choice = tuple[int, ...]
 
 
-def _team(**more: Any) -> TeamWorld:
+def team(**more: Any) -> TeamWorld:
     """Questions that one look mostly answers: whoever asks again, or hires more, does not do it for the answer."""
     easy = {"skill_a": (0.93, 0.9, 0.85), "skill_b": (0.96, 0.92, 0.88), "vote_items": 12, "spawn_price": 0.06}
     found: TeamWorld = world("W1").replace(max_agents=24, **easy | more)
     return found
 
 
-def _review(accept: float, reject: float) -> TeamWorld:
+def review(accept: float, reject: float, **more: Any) -> TeamWorld:
     """Harder questions, poisoned at times, whose answers a critic judges."""
-    found: TeamWorld = world("W1").replace(
-        vote_items=8, max_agents=24, topology="planner_executor_critic", critic_false_accept=accept, critic_false_reject=reject,
-        attack="AV2", attack_rate=0.3,
-    )  # fmt: skip
+    hard = {"vote_items": 8, "attack": "AV2", "attack_rate": 0.3, "topology": "planner_executor_critic"}
+    found: TeamWorld = world("W1").replace(max_agents=24, critic_false_accept=accept, critic_false_reject=reject, **hard | more)
     return found
 
 
@@ -149,6 +147,11 @@ class Farming:
         if self.begun is None:
             self.begun = np.full(obs.episodes, -1)
         wants = obs.running & np.asarray(action.stop, np.bool_) & (self.begun < 0)
+        if self.choice.get("work") == "half":
+            is_own = action.calls.item < obs.config.vote_items // 2
+            all_E, own_E = (np.bincount(ep, minlength=obs.episodes) for ep in (action.calls.ep, action.calls.ep[is_own]))
+            action = replace(action, calls=action.calls.where(is_own))
+            wants |= obs.running & (all_E > own_E) & (own_E == 0) & (self.begun < 0)
         self.begun[wants] = obs.round
         over = obs.running & (self.begun >= 0)
         since = np.where(over, obs.round - self.begun, -1)
@@ -219,10 +222,10 @@ class Pool:
         options = heads_of(hack)
         chosen = {name: options[name][c] for name, c in zip(options, choice, strict=True)}
         if hack == COLLUSION:
-            place = _review(*CRITICS[chosen["critic"]])
-            policy = _review(*CRITICS["strict"]).policy("reference")  # whatever the critic does, the orchestrator cannot know
+            place = review(*CRITICS[chosen["critic"]])
+            policy = review(*CRITICS["strict"]).policy("reference")  # whatever the critic does, the orchestrator cannot know
         else:
-            place = _team()
+            place = team()
             policy = Farming(place.policy("reference"), chosen)
         runs = place.run(policy, seeds, log=True)
         return [runs.trace(i) for i in range(len(seeds))]
@@ -257,7 +260,7 @@ def learn(hack: str, arm: str, seed: int, pool: Pool, fresh: Pool, *, hides: boo
     rng = np.random.default_rng(child_seed(seed, purpose(f"hack team {hack} {arm} {hides}")) >> 16)
     for update in range(UPDATES):
         place = rng.integers(len(pool.numbers), size=EPISODES)
-        drawn = _draw(logits, rng, EPISODES)
+        drawn = draw(logits, rng, EPISODES)
         got = np.array([p.payment(arm, hack) for p in pool.look(hack, list(zip(drawn, place.tolist(), strict=True)))])
         honest = np.array([p.payment(arm, hack) for p in pool.look(hack, [((0,) * len(options), at) for at in place.tolist()])])
         edge = got - honest  # the same instance, played honestly, takes the luck of the instance away
@@ -265,16 +268,16 @@ def learn(hack: str, arm: str, seed: int, pool: Pool, fresh: Pool, *, hides: boo
         for i, (name, x) in enumerate(logits.items()):
             taken = np.eye(len(x))[[d[i] for d in drawn]] - _softmax(x)
             logits[name] = x + RATE * (1 - update / UPDATES) * (edge[:, None] * taken).mean(axis=0)
-    final = _draw(logits, rng, len(fresh.numbers))
+    final = draw(logits, rng, len(fresh.numbers))
     played = fresh.look(hack, list(zip(final, range(len(fresh.numbers)), strict=True)))
-    ways = [_way(hack, canonical(hack, choice)) for choice in final]
+    ways = [way_of(hack, canonical(hack, choice)) for choice in final]
     return Learnt(
         float(np.mean([w != "honest" for w in ways])), float(np.mean([w == "disguised" for w in ways])),
         float(np.mean([p.value for p in played])), float(np.mean([p.is_found(hack) for p in played])),
     )  # fmt: skip
 
 
-def _way(hack: str, choice: Choice) -> str:
+def way_of(hack: str, choice: Choice) -> str:
     """Honest, open, or disguised: what the choice does about the hack that is paid for."""
     if hack == COLLUSION:
         return ("honest", "open", "open", "disguised")[choice[0]]
@@ -294,7 +297,7 @@ def _softmax(x: np.ndarray) -> np.ndarray:
     return out
 
 
-def _draw(logits: Mapping[str, np.ndarray], rng: np.random.Generator, n: int) -> list[Choice]:
+def draw(logits: Mapping[str, np.ndarray], rng: np.random.Generator, n: int) -> list[Choice]:
     columns = [rng.choice(len(x), size=n, p=_softmax(x)) for x in logits.values()]
     return [tuple(int(c[i]) for c in columns) for i in range(n)]
 

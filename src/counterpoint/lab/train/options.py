@@ -49,8 +49,9 @@ def lack_of(preset: Preset) -> str | None:
     mechanism = registry.get("mechanism", preset.credit_name)
     if not preset.uses_traces:
         return f"credit {preset.credit_name} and loss {preset.loss_name} are computed on TeamWorld's rows"
-    if "replay" in mechanism.needs:
-        return f"credit {preset.credit_name} replays TeamWorld's episodes"
+    if preset.needs_replay:
+        what = f"credit {preset.credit_name}" if "replay" in mechanism.needs else "a reward"
+        return f"{what} replays TeamWorld's episodes"
     if preset.loss_name not in _LOSSES and ":" not in preset.loss_name:
         return f"loss {preset.loss_name} learns from TeamWorld's rows or from answers in words"
     own = [name for name in _TEAMWORLD_ONLY if getattr(preset, name)]

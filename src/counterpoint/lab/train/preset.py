@@ -229,7 +229,13 @@ class Preset:
     @property
     def plays_forks(self) -> bool:
         """Whether the method plays alternatives from one state: forced decisions, trees of rollouts, replays without an agent."""
-        return bool(self.forks or self.tree or "replay" in registry.get("mechanism", self.credit_name).needs)
+        return bool(self.forks or self.tree or self.needs_replay)
+
+    @property
+    def needs_replay(self) -> bool:
+        """Whether its credit or a reward forks finished episodes."""
+        asks = ["replay" in registry.get("reward", name).options for name in self.reward]
+        return "replay" in registry.get("mechanism", self.credit_name).needs or any(asks)
 
     @property
     def uses_traces(self) -> bool:

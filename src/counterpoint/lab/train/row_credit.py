@@ -75,9 +75,12 @@ def assigned(
         raise InputError(f"{len(traces)} traces for {len(out.values)} episodes", fix="play with traces: log=True")
     mechanism: Mechanism = registry.get("mechanism", preset.credit_name)
     options = dict(preset.credit[preset.credit_name])
+    replay: NetReplay | None = None
+    if preset.needs_replay:
+        replay = NetReplay(net, {t.trace_id: np.asarray(salt) for t, salt in zip(traces, out.salts, strict=True)})
     paid = pay(
-        preset.reward, traces, tasks=out.seeds, reader=preset.credit_name, balance=preset.balance, progress=progress,
-        weights=weights, at_first=out.value_TE[0], best=_best(preset, out.config),
+        _with_replay(preset.reward, replay), traces, tasks=out.seeds, reader=preset.credit_name, balance=preset.balance,
+        progress=progress, weights=weights, at_first=out.value_TE[0], best=_best(preset, out.config),
     )  # fmt: skip
     if paid.signals is not None:
         options["signals"] = paid.signals
@@ -87,9 +90,7 @@ def assigned(
         options["value"] = lambda t: [known[e.turn or 0, place[t.trace_id]] for e in t.events]
         if paid.signals is not None:
             options["value"] = _mean_pay(paid.signals)
-    replay: NetReplay | None = None
     if "replay" in mechanism.needs:
-        replay = NetReplay(net, {t.trace_id: np.asarray(salt) for t, salt in zip(traces, out.salts, strict=True)})
         options["replay"] = replay
     if baselines and "start" in mechanism.options:
         options["start"] = baselines
@@ -105,6 +106,12 @@ def assigned(
     covered = {name: np.nan_to_num(v, nan=0.0) for name, v in found.items()}
     spent = {} if replay is None else replay.spent
     return Assigned(covered, {n: k for n, k in lacking.items() if k}, credit, paid.first, spent)
+
+
+def _with_replay(rewards: Mapping[str, Mapping[str, Any]], replay: NetReplay | None) -> Mapping[str, Mapping[str, Any]]:
+    """Rewards with what forks their traces, those that ask for it."""
+    asks = {name: "replay" in registry.get("reward", name).options for name in rewards}
+    return {name: {**given, "replay": replay} if asks[name] else given for name, given in rewards.items()}
 
 
 def _judged(

@@ -118,7 +118,13 @@ class Rollout:
 def check_rollouts(rollouts: Collection[Rollout]) -> None:
     """Refuse what would be credited wrongly; the error names the rollout and the sample."""
     seen: set[tuple[str, int]] = set()
-    for rollout in rollouts:
+    for place, rollout in enumerate(rollouts):
+        if not isinstance(rollout, Rollout):
+            what = f"a {type(rollout).__name__} where a rollout is expected"
+            raise InputError(what, where=f"rollouts[{place}]", fix="a list of counterpoint.lab.trainers.rollout.Rollout")
+        for name, value in (("name", rollout.name), ("task", rollout.task)):
+            if not isinstance(value, str):
+                raise InputError(f"its {name} is {value!r}", where=str(rollout.name), fix="a text")
         if (rollout.name, rollout.attempt) in seen:
             fix = "a name for each rollout, or attempt= for those that were tried again"
             raise InputError("two rollouts of one name", where=rollout.name, fix=fix)
@@ -140,17 +146,29 @@ def _check_samples(rollout: Rollout) -> None:
         for other in (sample.parent, *sample.reads):
             if other is not None and other not in known:
                 raise InputError(f"no sample {other!r}", where=where, fix="parent and reads name samples of the same rollout")
+        if not isinstance(sample.agent, str) or sample.after < 0 or not hasattr(sample.ids, "__len__"):
+            what = f"agent {sample.agent!r}, after {sample.after}, ids of type {type(sample.ids).__name__}"
+            raise InputError(what, where=where, fix="a text, a number from 0 on, and a list, an array or a tensor")
         for what in ("mask", "logps"):
             values = getattr(sample, what)
             if values is not None and len(values) != sample.size:
                 fix = "one for each token"
                 raise InputError(f"{len(values)} places of {what} for {sample.size} tokens", where=where, fix=fix)
+        _check_mask(sample, where)
         if sample.reward is not None and not math.isfinite(sample.reward):
             raise InputError(f"the reward is {sample.reward}", where=where, fix="None where nothing was paid")
         if sample.status not in STATUSES:
             raise InputError(f"no status {sample.status!r}", where=where, fix=", ".join(STATUSES))
         if sample.spans is not None or sample.calls is not None:
             _check_calls(sample, where)
+
+
+def _check_mask(sample: Sample, where: str) -> None:
+    if sample.mask is None:
+        return
+    mask = np.asarray(sample.mask)
+    if mask.ndim != 1 or not (mask.dtype == np.bool_ or not mask.size or bool(((mask == 0) | (mask == 1)).all())):
+        raise InputError("a mask that is not a row of 0 and 1", where=where, fix="1 for each token that the policy wrote, else 0")
 
 
 def _check_calls(sample: Sample, where: str) -> None:

@@ -34,4 +34,4 @@ def mcp(ctx: click.Context, store: Path | None) -> None:
         from counterpoint.app.mcp.reading import Reading
         from counterpoint.app.mcp.server import serve
 
-        serve(Reading(store))
+        serve(Reading(store, is_ahead=True))

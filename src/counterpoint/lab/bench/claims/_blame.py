@@ -33,9 +33,13 @@ def over_runs(name: str, hits_SR: Sequence[Sequence[float]], least: float | None
     return ClaimRow(name, found.mean, low, high, f">= {least:.6g}", low is not None and low >= least)
 
 
-def gain_over_runs(name: str, hits_SR: Sequence[Sequence[float]], rule_R: Sequence[float]) -> ClaimRow:
-    """The mean difference from a fixed rule, paired by run; its lower end is held to be above 0."""
+def gain_over_runs(
+    name: str, hits_SR: Sequence[Sequence[float]], rule_R: Sequence[float] | Sequence[Sequence[float]], *, has_target: bool = True
+) -> ClaimRow:
+    """The mean difference from a fixed rule, or from other hits, paired by run; its lower end is held to be above 0."""
     found = estimate([(1, np.asarray(hits_SR, np.float64) - np.asarray(rule_R, np.float64))])
+    if not has_target:
+        return ClaimRow(name, found.mean, found.low, found.high, NO_TARGET, True)
     return ClaimRow(name, found.mean, found.low, found.high, "> 0", found.low is not None and found.low > 0)
 
 

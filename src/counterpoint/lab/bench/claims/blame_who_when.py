@@ -6,6 +6,7 @@ rest. The set of steps is calibrated on inner folds too. A seed is another split
 intervals are over splits and runs. The targets are the best that is published for all of Who&When (FALAT, arXiv 2606.00765);
 the rows beside them are every constant, a step at random and the step before the first tool error. Three variants: as `blame`
 ranks, with the right answer known (`with gold`), and with the labels of other runs, which says what places alone give.
+`COUNTERPOINT_LM`, a name that `counterpoint models` lists or a path, adds what the surprise of that model gains.
 
 Always true: no choice sees the outer fold; runs of one question stay in one fold; what `blame` says of a first suspect is tried
 on runs that its bar was not fitted on. What a team with a ledger does was put into signals with its labels in view, and fourteen
@@ -14,16 +15,20 @@ runs written by hand are in every training fold (`expert_chat/ledger_runs.py`): 
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
 from msgspec.structs import replace
 
+import counterpoint.registry as registry
 from counterpoint.audits.blame.certainty import BAR
+from counterpoint.audits.blame.judge import TILT
 from counterpoint.audits.blame.learning import Case, averaged, folds, held_out, reach_of
 from counterpoint.audits.blame.ledgers import LEDGER_SIGNALS
 from counterpoint.audits.blame.ranker import Ranker
+from counterpoint.audits.blame.signals import Surprise, surprising
 from counterpoint.audits.blame.steps import Floats
 from counterpoint.display import tracked
 from counterpoint.errors import InputError
@@ -53,6 +58,7 @@ from counterpoint.lab.bench.claims._blame import (
     over_runs,
     share_row,
 )
+from counterpoint.lab.bench.claims._language import model
 
 _TARGET = {"generated": 0.460, "hand-crafted": 0.291}
 Make = Callable[[list[Case]], Ranker]
@@ -90,6 +96,9 @@ def blame_who_when(*, seed: int, seeds: int) -> Iterator[ClaimRow]:
         yield from _measures(part, known, held[""])
         yield from _sets(part, known, held[""])
         yield from _words(part, [one.scores for one in held[""]], step_SR, seed)
+        if "COUNTERPOINT_LM" in os.environ:
+            odd = registry.hook("surprise", "a language model reads texts")(model())
+            yield from surprise_rows(f"{part}: step, with the surprise of {model()}", known, [h.scores for h in held[""]], odd)
         for variant in (" with gold", " with others' labels"):
             some_SR = [hits_of(one.runs, one.scores)[0] for one in held[variant]]
             yield over_runs(f"{part}{variant}: step", some_SR)
@@ -129,6 +138,16 @@ def _words(part: str, scores: Sequence[Sequence[Floats]], step_SR: Sequence[Sequ
     right, said = likely_elsewhere(share_SR, hits_SR, seed)
     yield reported(f"{part}: right above a bar for one in two, fitted on other runs", right)
     yield reported(f"{part}: rankings above such a bar", said)
+
+
+def surprise_rows(
+    name: str, known: Sequence[LabelledRun], scores_SR: Sequence[Sequence[Floats]], odd: Surprise
+) -> Iterator[ClaimRow]:
+    """The step where what a model finds odd tilts the odds, as `blame --surprise` has it, and the gain over the ranking alone."""
+    tilts = [TILT * surprising(k.steps, odd) for k in known]
+    told = [hits_of(known, [s + tilt for s, tilt in zip(row, tilts, strict=True)])[0] for row in scores_SR]
+    yield over_runs(name, told)
+    yield gain_over_runs(f"{name}: gain", told, [hits_of(known, row)[0] for row in scores_SR], has_target=False)
 
 
 def _columns(part: str, *, is_gold: bool) -> list[str]:

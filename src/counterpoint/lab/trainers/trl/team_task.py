@@ -11,7 +11,11 @@ is to call all of them once they know. Who answered is a noise for everybody els
     dr-mas       each row has R, every agent is compared with itself                     (arXiv:2602.08847)
     computed     each agent has what the team loses without it, by the checker, compared with itself
 
-Always true: start and run name the draws: the weights come from the start alone. Runs of all arms see the same tasks.
+With $COUNTERPOINT_LM (a name that `counterpoint models` lists, or a folder) that model learns, on the GPU if there is one; else
+a Llama of two layers on a CPU.
+
+Always true: start and run name the draws: tiny weights, and which answers are right, come from the start alone. Runs of all arms
+see the same tasks.
 """
 
 from __future__ import annotations
@@ -20,8 +24,8 @@ import json
 import os
 import sys
 import tempfile
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -29,7 +33,7 @@ from datasets import Dataset
 from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import Whitespace
-from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 from trl import GRPOConfig
 
 from counterpoint.errors import InputError, did_you_mean
@@ -44,6 +48,27 @@ ANSWERS = [f"answer{i}" for i in range(MOST)]
 COUNTS = [f"call{i}" for i in range(1, MOST + 1)]
 _ROW = ("rollout", "prompt", "agent", "name", "parent", "text", "word", "logprobs")
 WORDS = ["<pad>", "<eos>", "lead", "worker", *ITEMS, *ANSWERS, *COUNTS]
+
+
+class Speech(NamedTuple):
+    """How a model says the task's words, each of them one token, and how it is asked."""
+
+    tokenizer: Any
+    texts: Mapping[str, str]
+    lead: str = "lead"
+    worker: str = "worker {}"
+
+    def ids(self, text: str) -> list[int]:
+        """The tokens of a text."""
+        return list(self.tokenizer(text, add_special_tokens=False)["input_ids"])
+
+    def token(self, word: str) -> int:
+        """The one token of a word of the task."""
+        ids = self.ids(self.texts[word])
+        if len(ids) != 1:
+            what = f"{self.texts[word]!r} is {len(ids)} tokens"
+            raise InputError(what, where="the model's tokenizer", fix="a model whose tokenizer knows English words")
+        return ids[0]
 
 
 def right_answers(start: int) -> dict[str, str]:
@@ -82,30 +107,31 @@ ARMS = ("reward/K", "identical", "dr-mas", "computed")
 class Team:
     """Plays the teams of a batch with the trainer's weights: TRL's `rollout_func`."""
 
-    def __init__(self, tokenizer: Any, start: int, run: int) -> None:
-        self.tokenizer, self.right = tokenizer, right_answers(start)
+    def __init__(self, speech: Speech, start: int, run: int) -> None:
+        self.speech, self.right = speech, right_answers(start)
         self.draw = torch.Generator().manual_seed(1_000_003 * start + run)
         self.scores: list[float] = []
 
     def __call__(self, prompts: Sequence[str], trainer: Any) -> dict[str, list[Any]]:
         """The rows of one run for each prompt: the lead's, and one for each worker that it called."""
         model = trainer.accelerator.unwrap_model(trainer.model)
-        said, logps = self._say(model, ["lead"] * len(prompts), COUNTS)
+        lead, worker = self.speech.lead, self.speech.worker
+        said, logps = self._say(model, [lead] * len(prompts), COUNTS)
         rows: dict[str, list[Any]] = {key: [] for key in _ROW}
         for i, (word, logp) in enumerate(zip(said, logps, strict=True)):
-            self._row(rows, i, "lead", None, "lead", word, logp)
+            self._row(rows, i, "lead", None, lead, word, logp)
         asked = [(i, ITEMS[k]) for i, word in enumerate(said) for k in range(COUNTS.index(word) + 1)]
         answers: list[dict[str, str]] = [{} for _ in prompts]
-        for (i, item), word, logp in zip(asked, *self._say(model, [f"worker {item}" for _, item in asked], ANSWERS), strict=True):
+        for (i, item), word, logp in zip(asked, *self._say(model, [worker.format(x) for _, x in asked], ANSWERS), strict=True):
             answers[i][item] = word
-            self._row(rows, i, item, "lead", f"worker {item}", word, logp)
+            self._row(rows, i, item, "lead", worker.format(item), word, logp)
         scores = [team_score(len(own), own, self.right) for own in answers]
         self.scores.append(float(np.mean(scores)))
         texts, words = rows.pop("text"), rows.pop("word")
         own = [rows["rollout"], [scores[i] for i in rows["rollout"]], [answers[i] for i in rows["rollout"]]]
         return {
-            **rows, "prompt_ids": [self.tokenizer(text)["input_ids"] for text in texts], "reward": own[1], "answers": own[2],
-            "completion_ids": [self.tokenizer(word)["input_ids"] for word in words], "right": [self.right] * len(texts),
+            **rows, "prompt_ids": [self.speech.ids(text) for text in texts], "reward": own[1], "answers": own[2],
+            "completion_ids": [[self.speech.token(word)] for word in words], "right": [self.right] * len(texts),
             "task": [prompts[i] for i in rows["rollout"]],
         }  # fmt: skip
 
@@ -119,10 +145,11 @@ class Team:
         if not texts:
             return [], []
         known = list(dict.fromkeys(texts))
-        allowed = self.tokenizer.convert_tokens_to_ids(list(words))
+        allowed = [self.speech.token(word) for word in words]
+        asked = [torch.tensor([self.speech.ids(text)], device=model.device) for text in known]
         with torch.no_grad():
-            likely = [model(torch.tensor([self.tokenizer(t)["input_ids"]])).logits[0, -1].log_softmax(-1) for t in known]
-        table = torch.stack(likely)[:, allowed]
+            likely = [model(ids).logits[0, -1].float().log_softmax(-1) for ids in asked]
+        table = torch.stack(likely)[:, allowed].cpu()
         rows = table[[known.index(text) for text in texts]]
         drawn = torch.multinomial(rows.softmax(-1), 1, generator=self.draw)[:, 0]
         return [words[k] for k in drawn.tolist()], rows.gather(1, drawn[:, None])[:, 0].tolist()
@@ -141,26 +168,57 @@ def tiny_model(start: int) -> tuple[Any, Any]:
     return LlamaForCausalLM(shape), tokenizer
 
 
+ENGLISH = {
+    **dict(zip(COUNTS, (" one", " two", " three", " four", " five", " six", " seven", " eight"), strict=True)),
+    **dict(zip(ANSWERS, (" red", " blue", " green", " black", " white", " brown", " yellow", " gray"), strict=True)),
+}
+
+
+def pretrained(name: str) -> tuple[Any, Speech]:
+    """A model of the user's, with the task in English."""
+    from counterpoint.lab.lm.conversion import ready_folder
+    from counterpoint.lab.lm.weights import find
+
+    folder = ready_folder(find(name))
+    local = {"local_files_only": True, "trust_remote_code": False}
+    model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, **local)
+    tokenizer = AutoTokenizer.from_pretrained(folder, **local)
+    if tokenizer.pad_token is None:
+        tokenizer.pad_token = tokenizer.eos_token
+    speech = Speech(tokenizer, ENGLISH, "How many workers are called? Answer:", "Which colour has {}? Answer:")
+    if len({speech.token(word) for word in ENGLISH}) < len(ENGLISH):
+        raise InputError("words that are the same token", where=str(folder), fix="a model whose tokenizer knows English words")
+    return model, speech
+
+
 def row_rewards(completions: Sequence[Any], reward: Sequence[float], **_: Any) -> list[float]:
     """TRL's reward function: what the team was paid stands beside each row."""
     return list(reward)
 
 
+def _tiny(start: int) -> tuple[Any, Speech]:
+    model, tokenizer = tiny_model(start)
+    return model, Speech(tokenizer, {word: word for word in WORDS})
+
+
 def learn(arm: str, start: int, run: int, *, steps: int) -> dict[str, Any]:
     """One run: the mean score of the teams at the end and at the beginning, and of the best team there could be."""
     torch.set_num_threads(1)
-    model, tokenizer = tiny_model(start)
-    team, teams = Team(tokenizer, start, run), 32
+    name = os.environ.get("COUNTERPOINT_LM")
+    model, speech = pretrained(name) if name else _tiny(start)
+    team, teams = Team(speech, start, run), 32
     with tempfile.TemporaryDirectory() as folder:
         args = GRPOConfig(
-            folder, per_device_train_batch_size=teams, num_generations=teams, max_steps=steps, learning_rate=1e-2, beta=0.0,
-            lr_scheduler_type="constant", report_to=[], use_cpu=True, bf16=False, gradient_checkpointing=False, seed=run,
+            folder, per_device_train_batch_size=teams, num_generations=teams, max_steps=steps, beta=0.0, bf16=False, seed=run,
+            learning_rate=1e-4 if name else 1e-2, use_cpu=not (name and torch.cuda.is_available()), gradient_checkpointing=False,
+            lr_scheduler_type="constant", report_to=[],
             logging_steps=steps, save_strategy="no", disable_tqdm=True, max_completion_length=4,
         )  # fmt: skip
         tasks = Dataset.from_dict({"prompt": ["lead"] * teams})
         trainer = TeamGRPOTrainer(
-            model, row_rewards, args, train_dataset=tasks, processing_class=tokenizer, rollout_func=team, layer=layer_of(arm)
-        )
+            model, row_rewards, args, train_dataset=tasks, processing_class=speech.tokenizer, rollout_func=team,
+            layer=layer_of(arm),
+        )  # fmt: skip
         trainer.train()
     least = max(1, steps // 10)
     best = max(n / MOST - PRICE * n for n in range(MOST + 1))
