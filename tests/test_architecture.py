@@ -45,7 +45,7 @@ ALLOWED = {("registry", "errors"), ("files", "errors"), ("options", "errors"), (
 
 # Who may import what is slow to import, optional, or reaches out.
 HEAVY = {
-    "torch": ("lab/train/", "lab/team/", "lab/lm/", "lab/trainers/", "lab/bench/claims/lm_engine.py", "lab/bench/dining/learn.py"),
+    "torch": ("lab/train/", "lab/team/", "lab/lm/", "lab/trainers/", "lab/bench/claims/lm_engine.py", "lab/bench/dining/learn.py", "lab/bench/particles/learn.py"),
     "transformers": ("lab/trainers/trl/", "lab/train/", "lab/team/", "lab/lm/", "lab/bench/claims/lm_engine.py"),
     "trl": ("lab/trainers/trl/",),
     "verl": ("lab/trainers/verl/",),

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -67,3 +69,19 @@ def free(*, seed: int, seeds: int) -> Iterator[ClaimRow]:
     """Only rows without a target, one in words of its own."""
     yield reported("first", [1, 2])
     yield ClaimRow("second", 3.5, None, None, "none: only told", False)
+
+
+def long_part(folder: Path) -> None:
+    """A part of a claim that has something which must stay whole, and says when it has begun and when it is done."""
+    from counterpoint.lab.train.session import Interrupts  # needs torch
+
+    with Interrupts() as interrupts:
+        try:
+            with interrupts.whole():
+                (folder / "begun").touch()
+                time.sleep(1.5)
+                (folder / "whole").touch()
+            time.sleep(60)
+        except KeyboardInterrupt:
+            (folder / "checkpoint").touch()
+            raise SystemExit(130) from None

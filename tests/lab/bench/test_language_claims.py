@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import threading
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,6 +16,7 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("tokenizers")
 
+from tests.lab.bench.claims_made import long_part  # noqa: E402
 from tests.lm_help import TEXTS  # noqa: E402
 from tests.tiny_help import make_tiny  # noqa: E402
 
@@ -258,3 +263,21 @@ def test_a_model_repairs_its_failed_teams_with_and_without_the_advice(small: Pat
     assert max(one.calls.values()) == one.calls["retry"] > 0
     rows = [row.name for row in repair.rows_of("coder", [one, two], has_target=False)]
     assert "coder: named step over named step, no advice" in rows
+
+
+def test_a_claim_that_is_cut_off_waits_for_what_must_stay_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`timeout 450 counterpoint reproduce ...`, and the same command again, which finds no run that is still being written."""
+    monkeypatch.setenv("COUNTERPOINT_LM_SCALE", "0.01")
+    before = signal.getsignal(signal.SIGTERM)
+
+    def cut() -> None:
+        while not (tmp_path / "begun").exists():
+            time.sleep(0.05)
+        os.kill(os.getpid(), signal.SIGTERM)
+        os.kill(os.getpid(), signal.SIGTERM)  # `timeout` signals its command, and then the command's group
+
+    threading.Thread(target=cut, daemon=True).start()
+    with pytest.raises(KeyboardInterrupt):
+        _language.side_by_side(long_part, [(tmp_path,)])
+    assert {path.name for path in tmp_path.iterdir()} == {"begun", "whole", "checkpoint"}
+    assert signal.getsignal(signal.SIGTERM) == before

@@ -45,6 +45,12 @@ def test_a_cell_is_in_its_band(id_: str) -> None:
     assert round(math.log10(float(np.mean(steps)))) == round(math.log10(cell.band))
 
 
+def test_a_model_that_cannot_be_made_is_one_error_before_anything_is_played() -> None:
+    for model, options in (("openai:x", {"max_tokens": 9}), ("local:nothing-here", {"batch": 0}), ("fake:1", {"luck": 1})):
+        with pytest.raises((InputError, NotFound)):
+            contestant("topology:turns", model=model, options=options)
+
+
 LARGE = {
     "T2": ({"rules": 14, "rows": 300}, {}),
     "T3": ({"modules": 44, "tests": 2}, {}),

@@ -7,9 +7,11 @@ and says which batch it was.
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 import threading
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -202,15 +204,20 @@ class RunSession(ABC):
             self._end("failed", why=why)
 
 
+_ONE_SIGNAL_S = 1.0
+
+
 class Interrupts:
     """Ctrl-C, or a scheduler's SIGTERM, held back while something must stay whole: a context manager around a long task.
 
     Outside `whole()` an interruption is a `KeyboardInterrupt` at once; inside, the first one waits for its end and a second one
-    does not. `is_broken` says that something was cut in two. Who ignored or handled the signal before gets it back.
+    does not. Two within a second are one: `timeout` and schedulers signal a process and then its group. `is_broken` says that
+    something was cut in two. Who ignored or handled the signal before gets it back.
     """
 
     def __init__(self) -> None:
         self.is_broken = self._is_pending = False
+        self._heard = -math.inf
         self._depth = 0
         self._before: dict[int, Any] = {}
 
@@ -227,6 +234,10 @@ class Interrupts:
             signal.signal(number, before or usual)
 
     def _hear(self, _number: int, _frame: FrameType | None) -> None:
+        now = time.monotonic()
+        if now - self._heard < _ONE_SIGNAL_S:
+            return
+        self._heard = now
         if self._depth and not self._is_pending:
             self._is_pending = True
             return

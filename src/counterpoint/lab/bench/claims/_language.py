@@ -13,7 +13,7 @@ import os
 import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from multiprocessing.connection import wait
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -162,7 +162,8 @@ def is_made(folder: Path) -> bool:
 def side_by_side(part: Callable[..., Any], given: Sequence[tuple[Any, ...]], *, at_once: int = AT_ONCE) -> None:
     """A part for each of some arguments (the first is the folder of the run that it makes), each in a process of its own.
 
-    Those whose run is finished are left out; one that fails is named when all have ended.
+    Those whose run is finished are left out; one that fails is named when all have ended. An interruption (Ctrl-C, SIGTERM) is
+    passed on, and waited for: each run ends what must stay whole (an evaluation, at the most), and keeps a checkpoint.
     """
     waiting = [args for args in given if not is_made(args[0])]
     if not waiting:
@@ -171,7 +172,7 @@ def side_by_side(part: Callable[..., Any], given: Sequence[tuple[Any, ...]], *, 
     context = multiprocessing.get_context("spawn")
     running: dict[Any, tuple[Any, tuple[Any, ...]]] = {}
     failed: list[tuple[Any, ...]] = []
-    with working("training runs", len(waiting)) as work:
+    with working("training runs", len(waiting)) as work, _all_end(running):
         while waiting or running:
             while waiting and len(running) < at_once:
                 args = waiting.pop(0)
@@ -189,9 +190,28 @@ def side_by_side(part: Callable[..., Any], given: Sequence[tuple[Any, ...]], *, 
         raise CounterpointError(what, fix="see what it printed, and its .log file")
 
 
+@contextmanager
+def _all_end(running: Mapping[Any, tuple[Any, tuple[Any, ...]]]) -> Iterator[None]:
+    """Where this is interrupted, the processes that are running are told so and waited for."""
+    from counterpoint.lab.train.session import Interrupts
+
+    with Interrupts():
+        try:
+            yield
+        except KeyboardInterrupt:
+            for process, _ in running.values():
+                process.terminate()
+            for process, _ in running.values():
+                process.join()
+            raise
+
+
 def go_on(folder: Path, config: dict[str, Any]) -> None:
     """A run of a claim, for `side_by_side`."""
-    finished_run(folder, config)
+    with suppress(KeyboardInterrupt):
+        finished_run(folder, config)
+        return
+    raise SystemExit(130)
 
 
 def last_eval(folder: Path) -> dict[str, Any]:

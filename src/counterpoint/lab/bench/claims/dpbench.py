@@ -2,7 +2,8 @@
 
 A network for all philosophers is trained on CPU at five without messages, paid by the team's meals and fairness, with GRPO's
 credit and with forks of single decisions beside it (`lab/bench/dining/learn.py`); it plays episodes of the package itself at
-5, 7, 10 and 15 as it is. Where it may talk it says nothing. A second network reads no seat: names are drawn anew in each episode.
+5, 7, 10 and 15 as it is, and one by one. Where it may talk it says nothing. A second network reads no seat: names are drawn anew
+in each episode.
 
 The package's table has no chance in it: "unseen" episodes differ by the players' draws, which no training used. What is compared
 is trained networks against language models that nobody trained for it: published rows stand beside as they were published
@@ -47,15 +48,23 @@ PUBLISHED = {
     "Gemini 2.5 Flash": (0.90, 0.146, 0.830), "Llama 4 Maverick": (0.767, 0.271, 0.842), "random": (0.133, 0.303, 0.568),
 }  # fmt: skip
 """(deadlock, throughput, fairness) at five, simultaneous, without messages."""
+ELSEWHERE = {
+    "sim_n5_comm, GPT-5.2": (0.65, 0.452, 0.527), "sim_n5_comm, Claude Opus 4.5": (0.60, 0.554, 0.717),
+    "sim_n5_comm, Grok 4.1": (0.60, 0.438, 0.743), "sim_n10_nocomm, Gemini 2.5 Flash": (0.10, 1.111, 0.660),
+    "sim_n10_nocomm, Llama 4 Maverick": (0.167, 0.835, 0.730), "sim_n10_nocomm, random": (0.0, 0.591, 0.630),
+    "seq_n5_nocomm, GPT-5.2": (0.0, 0.115, 0.540), "seq_n5_nocomm, Claude Opus 4.5": (0.60, 0.078, 0.890),
+    "seq_n5_nocomm, random": (0.0, 0.048, 0.421),
+}  # fmt: skip
+"""The same in other conditions."""
 
 
 def dpbench(*, seed: int, seeds: int) -> Iterator[ClaimRow]:
     """Optimum, rules, trained networks at four sizes, names drawn anew, the reward hack; published rows beside."""
     for part in (optima, by_hand, networks, new_names, reward_hack):
         yield from part(seed=seed, seeds=seeds)
-    for name, row in PUBLISHED.items():
+    for name, row in {**{f"5, {model}": row for model, row in PUBLISHED.items()}, **ELSEWHERE}.items():
         for what, value in zip(("deadlock", "throughput", "fairness"), row, strict=True):
-            yield reported(f"5, {name} ({_SOURCE}): {what}", value)
+            yield reported(f"{name} ({_SOURCE}): {what}", value)
 
 
 def _every(seed: int, seeds: int) -> range:
@@ -106,7 +115,7 @@ def _net(credit: str, budget: int, start: int, *, numbered: bool = True) -> Net:
 
 
 def networks(*, seed: int, seeds: int) -> Iterator[ClaimRow]:
-    """Networks that read the seat from the name, by both credits; GRPO's at the other sizes, and where one may talk."""
+    """Networks that read the seat from the name, by both credits; GRPO's elsewhere: other sizes, with words, one by one."""
     starts = _every(seed, seeds)
     best = most_meals(5) / STEPS
     for credit, name in (("team", "GRPO"), ("fork", "GRPO and forks")):
@@ -115,7 +124,8 @@ def networks(*, seed: int, seeds: int) -> Iterator[ClaimRow]:
         ]
         yield from _solved(f"5, {name}", found, 0.70, is_fair=True, is_held=credit == "team")
         yield reported(f"5, {name}: share of the best possible", [one["throughput"] / best for one in found])
-    for condition in ("sim_n5_comm", *(f"sim_n{size}_{talk}" for size in SIZES for talk in ("nocomm", "comm"))):
+    others = (f"sim_n{size}_{talk}" for size in SIZES for talk in ("nocomm", "comm"))
+    for condition in ("sim_n5_comm", "seq_n5_nocomm", *others):
         found = [in_package(_net("team", BUDGET, s), condition, OTHERS, s) for s in starts]
         for what in ("deadlock", "throughput", "fairness", "starvation"):
             yield reported(f"{condition}, GRPO at 5, as it is: {what}", [one[what] for one in found])

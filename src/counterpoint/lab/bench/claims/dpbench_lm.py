@@ -9,6 +9,15 @@ the table would lose had it done nothing (replayed), and with teams that share a
 
 The arms play equally many teams in each update, from the same starts. Starts, runs and held-out episodes as in `_starts`; the
 table is the same in every episode, so that held-out means other draws.
+
+On a GPU that is lent for ten minutes at a time, the same command again until it prints its rows, with `COUNTERPOINT_RUNS` a
+folder that stays: each goes on where the last was cut off. At the signal a run ends the evaluation or the update that it is in,
+and keeps a checkpoint, for which the rest of the ten minutes is left. Then more runs; those that are there are kept:
+
+    timeout 450 counterpoint reproduce dpbench-lm --seed 90210 --seeds 3
+    timeout 450 counterpoint reproduce dpbench-lm --seed 90210 --seeds 12
+
+A trial on a CPU, whose numbers mean nothing: COUNTERPOINT_LM=TINY COUNTERPOINT_LM_SCALE=0.004, --seeds 1.
 """
 
 from __future__ import annotations

@@ -9,6 +9,11 @@ all four, where the source adds a reward of each role's own. Held-out grids are 
 The larger grids are played as they are by the first run of each start, through the model `local:RUN`; nothing is trained on
 them. Published rows are those of the source's abstract, of larger models on larger grids: they stand beside ours, they are not
 compared.
+
+On a GPU that is lent for ten minutes at a time, the same command again until it prints its rows, as for `dpbench-lm`:
+
+    timeout 450 counterpoint reproduce planning --seed 90210 --seeds 3
+    timeout 450 counterpoint reproduce planning --seed 90210 --seeds 12
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ from counterpoint.lab.bench.scorecard.own_code import OwnRun, own_team, play_own
 from counterpoint.lab.bench.scorecard.scorer import ScorerError
 from counterpoint.lab.bench.scorecard.team_code import TeamCode, code_of, weights_of
 from counterpoint.lab.tasks.packages.world_task import score_of
-from counterpoint.lab.tasks.task import Instance, Score
+from counterpoint.lab.tasks.task import Instance, Score, task
 from counterpoint.lab.team.gates import gate_names
 from counterpoint.lab.team.job import takes
 from counterpoint.lab.team.session import TURNS, Spec, assemble, make_model, play_to_trace, played_in
@@ -261,6 +261,7 @@ def _contestant(team: str, model: str | None, options: Mapping[str, Any], gates:
         if ":" not in rest and rest not in registry.ids("topology"):
             raise NotFound(f"no topology named {rest!r}", where="--team", fix=did_you_mean(rest, registry.ids("topology")))
         made = code_of(rest, *([model] if model and model.partition(":")[0] not in registry.ids("model") else []))
+        asyncio.run(make_model(model or "fake", task("T1"), **options).close())
         return ModelTeam(_gated(f"{rest} {model or 'fake'}", gates), rest, model or "fake", options, gates, made=made)
     if ":" in team:
         function = own_team(team)

@@ -15,13 +15,13 @@ import hashlib
 import math
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import lru_cache
 from itertools import pairwise
 from operator import attrgetter
 from typing import Any
 
-from counterpoint.errors import InputError
+from counterpoint.errors import InputError, did_you_mean
 from counterpoint.lab.lm.model import Call, Completion, ModelFailed
 from counterpoint.lab.tasks import grammar
 from counterpoint.lab.tasks.attacks import obey
@@ -182,6 +182,10 @@ def fake(spec: str = "", *, task: TextTask, **options: Any) -> Fake:
         raise InputError(
             f"{spec!r} is not a skill", where="--model fake:SKILL", fix="a number from 0 to 1, as in fake:0.8"
         ) from None
+    known = {field.name for field in fields(Fake)} - {"task", "skill"}
+    for option in options:
+        if option not in known:
+            raise InputError(f"fake has no option {option!r}", fix=did_you_mean(option, known))
     if not 0 <= skill <= 1 or any(not 0 <= float(value) <= 1 for value in options.values()):
         raise InputError("a chance is from 0 to 1", where="--model fake", fix="as in fake:0.8")
     return Fake(task=task, skill=skill, **options)

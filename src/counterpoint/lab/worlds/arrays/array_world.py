@@ -8,6 +8,7 @@ options are its legal actions, each with a 1 at its place in the list of all act
 from __future__ import annotations
 
 import copy
+import weakref
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -43,10 +44,13 @@ class Sight(Decision):
 class ArrayEpisode:
     """One episode, decision by decision."""
 
-    def __init__(self, episode: Episode, seed: int) -> None:
-        self.episode, self.seed, self.number = episode, seed, 0
+    def __init__(self, name: str, seed: int) -> None:
+        free = _FREE.setdefault(name, [])
+        self.episode = free.pop() if free else package_world(name)
+        self.seed, self.number = seed, 0
         self.chosen: dict[str, str] = {}
-        episode.reset(seed)
+        self.episode.reset(seed)
+        weakref.finalize(self, free.append, self.episode)
 
     def decision(self) -> Decision | None:
         """The next agent of the turn; None once nobody has one."""
@@ -78,6 +82,10 @@ class ArrayEpisode:
         new = copy.copy(self)
         new.episode, new.chosen = self.episode.copy(), dict(self.chosen)
         return new
+
+
+_FREE: dict[str, list[Episode]] = {}
+"""Environments of a name that nobody plays any more: `reset` begins one again, and making one may take longer than playing it."""
 
 
 @lru_cache(maxsize=8)
@@ -112,7 +120,7 @@ def array_world(name: str) -> RulesWorld:
     return RulesWorld(
         name=name,
         config=NoParameters(),
-        begin=lambda config, seed: ArrayEpisode(package_world(name), seed),
+        begin=lambda config, seed: ArrayEpisode(name, seed),
         best=best,
         rules={BY_HAND: _by_hand},
         silent=dict.fromkeys(("spawn", "communicate", "aggregate", "stop"), "the world asks for actions alone"),
