@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import math
+import subprocess
+import sys
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -31,6 +34,7 @@ from counterpoint.lab.train.row_credit import assigned
 from counterpoint.lab.train.settings import settings_of
 from counterpoint.lab.train.training import Training
 
+ROOT = Path(__file__).parents[3]
 DIALS = {"vote_items": 4, "max_agents": 2}
 
 
@@ -122,3 +126,14 @@ def test_the_claim_at_a_small_size() -> None:
     assert len(CREDITS) == 5
     with pytest.raises(InputError, match="at least 1"):
         next(rows(1, 0, (2,), 640, 4))
+
+
+@pytest.mark.parametrize("name", ["fork-audit", "gradient-fidelity"])
+def test_the_papers_figures_are_drawn_from_their_rows(name: str, tmp_path: Path) -> None:
+    command = [sys.executable, ROOT / "tools" / "figures.py", name, ROOT / "docs" / "lab" / "research" / f"{name}.jsonl"]
+    for kind in ("one.svg", "two.svg"):
+        subprocess.run([*command, tmp_path / kind], check=True, timeout=300)
+    assert (tmp_path / "one.svg").read_bytes() == (tmp_path / "two.svg").read_bytes()
+    assert (tmp_path / "one.svg").read_text().count("<path") > 20
+    refused = subprocess.run([*command, tmp_path / "three.gif"], capture_output=True, text=True, timeout=300)
+    assert (refused.returncode, "give fork-audit or gradient-fidelity" in refused.stderr) == (2, True)
