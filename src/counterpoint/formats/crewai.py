@@ -23,6 +23,7 @@ from typing import Any
 from counterpoint.formats.draft import Draft
 from counterpoint.formats.importer import Importer, Session, run_of
 from counterpoint.formats.importing.dialogue import require_half
+from counterpoint.formats.importing.files import first_keys
 from counterpoint.formats.importing.lane import Lane
 from counterpoint.formats.importing.usage import Usage
 from counterpoint.formats.importing.values import as_dict, as_list, compact, count, seconds, string, text_of, writable
@@ -37,7 +38,8 @@ def _sniff(head: bytes) -> bool:
     if not begins or _OWN.search(head) is None:
         return False
     is_named = b'"event_id"' in head and (b'"crew_name"' in head or b'"agent_role"' in head)
-    return b'"source_fingerprint"' in head or is_named
+    keys = first_keys(head).keys()  # an event of the bus, or a document of events; another's record may quote both
+    return bool(keys & {"event_id", "source_fingerprint", "events"}) and (b'"source_fingerprint"' in head or is_named)
 
 
 def _read(session: Session) -> Iterator[Trace]:
