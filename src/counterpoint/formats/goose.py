@@ -31,7 +31,17 @@ from counterpoint.formats.importing.database import Database, has_tables
 from counterpoint.formats.importing.dialogue import MAIN, Answer, Dialogue, Entry, play, require_half
 from counterpoint.formats.importing.files import File, first_keys
 from counterpoint.formats.importing.usage import Usage, odd_counts
-from counterpoint.formats.importing.values import as_dict, as_list, count, decode, folder_name, number, seconds, string, text_of
+from counterpoint.formats.importing.values import (
+    as_dict,
+    as_list,
+    count,
+    folder_name,
+    json_field,
+    number,
+    seconds,
+    string,
+    text_of,
+)
 from counterpoint.trace import Trace
 from counterpoint.trace.keys import PROJECT
 
@@ -176,7 +186,7 @@ def _printed(record: dict[str, Any], chat: _Chat) -> None:
 
 def _row(row: dict[str, Any]) -> dict[str, Any]:
     """A row of the table of messages, as a message."""
-    content, metadata = (_json(row.get(name)) for name in ("content_json", "metadata_json"))
+    content, metadata = (json_field(row.get(name)) for name in ("content_json", "metadata_json"))
     name = string(row.get("message_id")) or f"msg_{row.get('id')}"
     return {
         "id": name,
@@ -187,22 +197,13 @@ def _row(row: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _json(value: Any) -> Any:
-    if not isinstance(value, str):
-        return value
-    try:
-        return decode(value)
-    except InputError:
-        return None
-
-
 def _database(session: Session, base: Database, chats: dict[str, _Chat]) -> int:
     """The sessions in a database."""
     there = base.tables()
     tables = {name: list(base.table(name)) if name in there else [] for name in ("sessions", "messages", "usage_ledger")}
     for row in tables["sessions"]:
         chat = chats.setdefault(str(row.get("id")), _Chat(str(row.get("id"))))
-        chat.about = {**row, "model_config": _json(row.get("model_config_json"))}
+        chat.about = {**row, "model_config": json_field(row.get("model_config_json"))}
     for name, put in (("messages", "messages"), ("usage_ledger", "ledger")):
         for row in sorted(tables[name], key=lambda row: count(row.get("id")) or 0):
             chat = chats.setdefault(str(row.get("session_id")), _Chat(str(row.get("session_id"))))

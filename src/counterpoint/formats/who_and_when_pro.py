@@ -23,12 +23,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
-from counterpoint.errors import InputError
 from counterpoint.formats.draft import Draft
 from counterpoint.formats.importer import Importer, Session
 from counterpoint.formats.importing.chat import Turn, put_down
 from counterpoint.formats.importing.files import first_keys
-from counterpoint.formats.importing.values import as_dict, as_list, compact, count, decode, string, text_of
+from counterpoint.formats.importing.values import as_dict, as_list, compact, count, json_field, string, text_of
 from counterpoint.trace import Trace
 
 _LEADERS = frozenset({"orchestrator", "Orchestrator"})
@@ -60,26 +59,16 @@ def _sniff(head: bytes) -> bool:
 def _read(session: Session) -> Iterator[Trace]:
     for file in session.files:
         for line, row in session.entries(file):
-            trajectory = _decoded(row.get("trajectory"))
+            trajectory = json_field(row.get("trajectory"))
             if isinstance(trajectory, list):
                 yield from _run(session, row, [as_dict(entry) for entry in trajectory])
             else:
                 session.report.broke(file.name, line, "a run without a trajectory")
 
 
-def _decoded(value: Any) -> Any:
-    """A field of a row, which some files hold as the text of JSON."""
-    if not isinstance(value, str):
-        return value
-    try:
-        return decode(value)
-    except InputError:
-        return None
-
-
 def _run(session: Session, row: dict[str, Any], trajectory: list[dict[str, Any]]) -> Iterator[Trace]:
     framework = string(row.get("framework")) or "unnamed"
-    task, truth = as_dict(_decoded(row.get("task"))), as_dict(_decoded(row.get("ground_truth")))
+    task, truth = as_dict(json_field(row.get("task"))), as_dict(json_field(row.get("ground_truth")))
     said = list(_said(framework, trajectory))
     name = string(row.get("id")) or compact(row.get("id"))
     draft = session.draft(f"who_and_when_pro/{name}", name, system="who_and_when_pro")
@@ -90,7 +79,7 @@ def _run(session: Session, row: dict[str, Any], trajectory: list[dict[str, Any]]
         draft.lane(speaks, role=speaks).prompt(text_of(entry.get("content")), by="system", source="system", id=f"system{k}")
     turns = [s.turn for s in said]
     put_down(draft, turns, leader=leader, task="" if "human" in {t.speaker for t in turns} else text_of(task.get("query")))
-    extras = _decoded(row.get("extras"))
+    extras = json_field(row.get("extras"))
     draft.meta["labels"] = {"ground_truth": task["answer"]} if "answer" in task else {}
     draft.meta |= {key: value for key in ("framework", "benchmark", "modality") if (value := string(row.get(key)))}
     draft.meta |= {"extras": extras} if extras else {}

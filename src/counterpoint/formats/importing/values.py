@@ -43,6 +43,16 @@ def decode(data: bytes | memoryview | str) -> Any:
         raise InputError("is not JSON", why=str(error)[:200]) from error
 
 
+def json_field(value: Any) -> Any:
+    """A field that some files hold as a value and others as the text of JSON; None where the text is none."""
+    if not isinstance(value, str):
+        return value
+    try:
+        return decode(value)
+    except InputError:
+        return None
+
+
 def clean_object(data: bytes) -> dict[str, Any] | None:
     """The object that some bytes are, where they are JSON in UTF-8 and nothing else; the fast way of most records."""
     try:
