@@ -152,7 +152,7 @@ def trusts(name: str) -> bool:
         return False
     package, _, rest = name.partition(":")
     known = registry.constant(KIND, package.replace("-", "_"), "TRUSTED")
-    return known is None or rest.startswith(tuple(known.split()))
+    return known is None or (rest.startswith(tuple(known.split())) and not rest.partition("?")[0].endswith(".py"))
 
 
 def is_package_world(name: str) -> bool:
