@@ -2,7 +2,9 @@
 
 A name is the module that makes the environment, with keyword arguments after a question mark:
 
-    mpe2.simple_spread_v3    mpe2.simple_spread_v3?N=5&max_cycles=50    pettingzoo.classic.tictactoe_v3    path/to/own.py
+    mpe2.simple_spread_v3    mpe2.simple_spread_v3?N=5&max_cycles=50    pettingzoo.classic.tictactoe_v3
+
+or the path of a file of one's own, with the same after it.
 
 An action is a number of the agent's `Discrete` space, written as text; what the environment's `action_mask` leaves is what is
 legal. Numbers of an observation are rounded to two places in its words, boards of bits are drawn with one sign for each plane,
