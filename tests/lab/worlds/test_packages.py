@@ -343,6 +343,51 @@ def test_a_world_of_ones_own_and_one_that_is_broken(coins: list[type[Coin]]) -> 
         check_world("coins:pair")
 
 
+WRONG = """
+from counterpoint.lab.worlds.packages import Episode
+
+class Walk(Episode):
+    version, agents, actions, length = "1", ("pilot",), ("left", "right"), 3
+    def reset(self, seed): self.illegal, self.t = 0, 0
+    def turn(self): return self.agents if self.t < self.length else ()
+    def observe(self, agent): return f"step {self.t}"
+    def legal(self, agent): return self.actions
+    def take(self, actions, words): self.t += 1
+    @property
+    def rewards(self): return {"pilot": float(self.t)}
+
+class NeedsMore(Walk):
+    def __init__(self, size): super().__init__()
+class Nameless(Walk):
+    version, agents = "", ()
+class Abstract(Episode):
+    version, agents = "1", ("pilot",)
+class Falls(Walk):
+    def take(self, actions, words): raise KeyError("a hole")
+class Endless(Walk):
+    length = 10**9
+"""
+
+
+def test_a_class_of_ones_own_that_is_wrong_is_one_error(tmp_path: Path) -> None:
+    (tmp_path / "own_walks.py").write_text(WRONG)
+    name = f"{tmp_path / 'own_walks.py'}:"
+    check_world(f"{name}Walk")
+    for kind, says in (
+        ("NeedsMore", "cannot be made: TypeError"),
+        ("Abstract", "cannot be made"),
+        ("Nameless", "no version and no agents"),
+    ):
+        with pytest.raises(InputError, match=says):
+            package_world(name + kind)
+    episode = package_world(f"{name}Falls")
+    episode.reset(0)
+    with pytest.raises(InputError, match="own step raises KeyError: 'a hole'"):
+        episode.step({"pilot": "left"})
+    with pytest.raises(ConformanceError, match="has no end within"):
+        check_world(f"{name}Endless")
+
+
 def test_names() -> None:
     assert is_package_world("dpbench:anything")
     assert not any(map(is_package_world, ("dpbench", "T1", "my_lab.tasks:mine", "path/file.py:thing", "dpbench:")))
