@@ -182,7 +182,7 @@ def is_finite(value: Any) -> bool:
 
 def is_count(value: Any) -> bool:
     """Whether it is a whole number from 0 on."""
-    return isinstance(value, int | np.integer) and not isinstance(value, bool) and value >= 0
+    return isinstance(value, int | np.integer) and not isinstance(value, bool) and bool(value >= 0)
 
 
 def _check_samples(rollout: Rollout) -> None:
