@@ -215,9 +215,9 @@ async def _judged(batch: Batch, model: Model) -> Estimates:
 
     async def one(row: MessageRow) -> float:
         async with gate:
-            return await asked(row)
+            return await verdict(row)
 
-    async def asked(row: MessageRow) -> float:
+    async def verdict(row: MessageRow) -> float:
         trace = batch.runs[row.run]
         question = next((trace.text(e) for e in trace.events if e.key == "user|question"), "") or ""
         shown = f"Question:\n{question[:1500]}\n\nMessage from {row.sender} to {row.receiver}:\n{row.text[:800]}\n\n"
