@@ -38,7 +38,7 @@ from counterpoint.lab.bench.claims._language import (
     scale,
     side_by_side,
 )
-from counterpoint.lab.bench.claims._starts import Starts
+from counterpoint.lab.bench.claims._starts import STARTS, Starts
 
 _GROUPS, _SAMPLES, _UPDATES = 4, 8, 30
 _PAY: dict[str, dict[str, Any]] = {"counterpoint.lab.bench.dining.pay:meals_and_fairness": {}}
@@ -60,10 +60,10 @@ TABLE = _table("sim_n5_nocomm_step")
 
 
 def dpbench_lm(*, seed: int, seeds: int) -> Iterator[ClaimRow]:
-    """A language model at the table of five: before, imitation, and three ways to learn, held to the network's targets; CUDA."""
+    """A language model at the table of five: imitation, and four ways to learn, held to the network's targets; needs CUDA."""
     yield from another_model()
     plan = Starts(folder_of("dpbench-lm"), seed, seeds)
-    plan.begin({"task": [TABLE], "imitate": imitate_settings(300, teams=256), "is_eval_first": True}, at_once=1)
+    plan.begin({"task": [TABLE], "imitate": imitate_settings(300, teams=256), "is_greedy_too": False}, at_once=STARTS)
     each = [plan.orders(arm.lower(), _settings(how), at_once=AT_ONCE) for arm, how in _ARMS.items()]
     side_by_side(go_on, [arm[k] for k in range(seeds) for arm in each])
     yield from _rows(plan, "imitation", plan.starts, "starts")
@@ -75,7 +75,7 @@ def _settings(how: dict[str, Any]) -> dict[str, Any]:
     """Those of the runs of one arm."""
     updates = max(1, round(_UPDATES * scale()))
     learn = learn_settings(updates, groups=_GROUPS, samples=_SAMPLES) | {"samples": _SAMPLES, "reward": _PAY, **how["learn"]}
-    return {"task": [TABLE], "learn": learn, **{k: v for k, v in how.items() if k == "preset"}}
+    return {"task": [TABLE], "learn": learn, "is_greedy_too": False, **{k: v for k, v in how.items() if k == "preset"}}
 
 
 def _rows(plan: Starts, name: str, runs: Sequence[Path], of: str) -> Iterator[ClaimRow]:
