@@ -23,7 +23,7 @@ from counterpoint.lab.bench.claims.gradient_dining import SIZES
 from counterpoint.lab.bench.claims.gradient_fidelity import WIDTHS
 from counterpoint.lab.bench.claims.gradient_training import WIDTHS as TRAINED
 from counterpoint.lab.bench.dining.gradients import NAMES as TABLE_NAMES
-from counterpoint.lab.bench.gradients import NAMES, PARTITION, TEAM
+from counterpoint.lab.bench.gradients import NAMES, TEAM
 from counterpoint.lab.bench.hack_teams import PAYS
 
 Rows = dict[str, dict[str, Any]]
@@ -78,20 +78,20 @@ def gradient_fidelity(rows: Rows, kind: str) -> bytes:
         bias.axhline(1.0, color=look(names.index(TEAM)).colour, linewidth=1.2, label=TEAM)
         bias.set(ylabel="cosine of the mean with the truth", title="W1: and without bias")
         bias.legend(loc="center left")
-        _signal(dining, rows, names, SIZES, "philosophers")
+        _signal(dining, rows, names, SIZES, "philosophers", floor=5e-4)
+        dining.set_ylim(5e-4, 500)
         dining.legend(loc="upper left", ncols=2)
         signal.set(title="W1: who sees the gradient", xlabel="workers")
         dining.set(title="DPBench: who sees the gradient", xlabel="philosophers")
-        for k, (how, name) in enumerate((how, name) for how in ("matched KL", "one rate") for name in (TEAM, PARTITION)):
-            gained = [rows[f"{n} workers, {how}, {name}: gained, share of the bound"] for n in TRAINED]
-            its, places = look(names.index(name)), [at + 0.18 * (k - 1.5) for at in range(len(TRAINED))]
-            error = [[r["value"] - r["low"] for r in gained], [r["high"] - r["value"] for r in gained]]
-            fill = its.colour if how == "matched KL" else "white"
-            taught.errorbar(places, [r["value"] for r in gained], error, fmt=its.marker, color=its.colour, markerfacecolor=fill,
-                            label=f"{name}, {how}", linewidth=0.9)  # fmt: skip
+        for k, how in enumerate(("matched KL", "one rate")):
+            lead, its = [rows[f"{n} workers, {how}: partition less team, share of the bound"] for n in TRAINED], look(k)
+            places = [at + 0.1 * (2 * k - 1) for at in range(len(TRAINED))]
+            error = [[r["value"] - r["low"] for r in lead], [r["high"] - r["value"] for r in lead]]
+            taught.errorbar(places, [r["value"] for r in lead], error, fmt=its.marker, color=its.colour, label=how)
         taught.axhline(0.0, color="0.6", linewidth=0.7)
         taught.set_xticks(range(len(TRAINED)), [str(n) for n in TRAINED])
-        taught.set(xlabel="workers", ylabel="gained, share of the bound", title="W1: what 16 updates taught")
+        taught.set(xlim=(-0.5, 1.5), xlabel="workers", ylabel="lead of the partition, share of the bound")
+        taught.set(title="W1: what 16 updates taught")
         taught.legend(loc="upper left")
         for axes, at in ((signal, WIDTHS), (bias, WIDTHS), (dining, SIZES)):
             axes.set(xscale="log")
@@ -101,20 +101,24 @@ def gradient_fidelity(rows: Rows, kind: str) -> bytes:
         return picture(out, kind)
 
 
-def _signal(axes: Any, rows: Rows, names: list[str], widths: tuple[int, ...], who: str) -> list[str]:
-    """Lines of those whose signal is above 0 at two widths at least, and which these are."""
+def _signal(axes: Any, rows: Rows, names: list[str], widths: tuple[int, ...], who: str, floor: float = 0.0) -> list[str]:
+    """Lines of those whose signal is above 0 at two widths at least, and which these are; with a floor, whose mean is above it
+    at three, their intervals cut there."""
     drawn = []
     for k, name in enumerate(names):
         its = look(k)
         found = [(n, rows.get(f"signal to noise of a team, {n} {who}: {name}")) for n in widths]
-        seen = [(n, row) for n, row in found if row is not None and row["low"] is not None and row["low"] > 0]
-        if len(seen) > 1:
+        seen = [(n, row) for n, row in found if row is not None and row["low"] is not None]
+        seen = [(n, row) for n, row in seen if row["value" if floor else "low"] > floor]
+        if len(seen) > (2 if floor else 1):
             drawn.append(name)
             axes.plot([n for n, _ in seen], [row["value"] for _, row in seen], label=name, color=its.colour, marker=its.marker,
                       linestyle=its.dash)  # fmt: skip
             for n, row in seen:
-                axes.plot([n, n], [row["low"], row["high"]], color=its.colour, linewidth=0.7)
+                axes.plot([n, n], [max(row["low"], floor), row["high"]], color=its.colour, linewidth=0.7)
+    ticks = [10.0**power for power in range(-3, 2)] if floor else [0.001, 0.01, 0.1]
     axes.set(yscale="log", ylabel="signal to noise of a team")
+    axes.set_yticks(ticks, [f"{tick:g}" for tick in ticks])
     return drawn
 
 

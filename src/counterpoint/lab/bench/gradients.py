@@ -50,9 +50,6 @@ that the calls on a question bring from a call on (docs/lab/research/partition.m
 NAMES = (TEAM, *CREDITS, PARTITION)
 GROUP = 8
 """Teams on a task."""
-NOBODY = "to nobody"
-ROLES = "to family A", "to family B", NOBODY
-"""Who a decision of the delegation gives work to."""
 _TYPES = "item", "brief", "point"
 _GROUPS = {
     "for_purpose": "encoder", "for_brief": "encoder", "for_query": "encoder", "purpose": "what for", "brief": "brief",
@@ -127,18 +124,9 @@ def parameter_groups(net: Network) -> dict[str, NDArray[np.int64]]:
     return {name: np.concatenate(found[name]) for name in dict.fromkeys(_GROUPS.values()) if name in found}
 
 
-def of_role(out: Rollout, role: str) -> NDArray[np.bool_]:
-    """Which decisions of the delegation gave work to a role of `ROLES`."""
-    t = out.tables["item"]
-    found: NDArray[np.bool_] = t["agent"] < 0 if role == NOBODY else (t["agent"] >= 0) & (t["agent_x"][:, ROLES.index(role)] > 0)
-    return found
-
-
-def gradient_sample(
-    setting: Setting, names: Sequence[str], first: int, batches: int, tasks: int, *, roles: Sequence[str] = ()
-) -> dict[str, GradientSample]:  # fmt: skip
-    """Gradients of batches of teams under each credit; for each of `roles` too, under "credit, role"."""
-    grads: dict[str, list[Floats]] = {name: [] for name in _with_roles(names, roles)}
+def gradient_sample(setting: Setting, names: Sequence[str], first: int, batches: int, tasks: int) -> dict[str, GradientSample]:
+    """Gradients of batches of teams under each credit."""
+    grads: dict[str, list[Floats]] = {name: [] for name in names}
     charged = dict.fromkeys(names, 0)
     traced = [name for name in names if name in CREDITS]
     for b in range(batches):
@@ -146,18 +134,9 @@ def gradient_sample(
         for name in names:
             given, forks = _advantages(setting.net, out, traces, name)
             grads[name].append(gradient(setting.net, out, given))
-            for role in roles:
-                own = {kind: np.where(of_role(out, role), each, 0.0) for kind, each in given.items()}
-                grads[f"{name}, {role}"].append(gradient(setting.net, out, own))
             charged[name] += out.charged + forks
     teams = GROUP * tasks
-    of = _with_roles(names, roles)
-    return {key: GradientSample(np.stack(grads[key]), teams, charged[name] / (teams * batches)) for key, name in of.items()}
-
-
-def _with_roles(names: Sequence[str], roles: Sequence[str]) -> dict[str, str]:
-    """Each key of a sample, and the credit that it is of."""
-    return {name: name for name in names} | {f"{name}, {role}": name for name in names for role in roles}
+    return {name: GradientSample(np.stack(grads[name]), teams, charged[name] / (teams * batches)) for name in names}
 
 
 def _advantages(net: Network, out: Rollout, traces: Sequence[Trace], name: str) -> tuple[dict[str, np.ndarray], int]:

@@ -53,7 +53,7 @@ def move(net: Network, gradient: np.ndarray, factor: float) -> None:
     place = 0
     with torch.no_grad():
         for p in net.policy_parameters():
-            p += factor * torch.from_numpy(gradient[place : place + p.numel()].astype(np.float32)).view_as(p)
+            p.add_(factor * torch.from_numpy(gradient[place : place + p.numel()].astype(np.float32)).view_as(p))
             place += p.numel()
 
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from counterpoint.display import tracked
 from counterpoint.errors import InputError
-from counterpoint.lab.bench.claim import ClaimRow, at_least, at_most, reported
+from counterpoint.lab.bench.claim import By, ClaimRow, at_least, at_most, reported
 from counterpoint.lab.bench.claims.gradient_fidelity import measured_rows, slope
 from counterpoint.lab.bench.fidelity import Fidelity, fidelity
 from counterpoint.trace.keyed import child_seed, purpose
@@ -52,7 +52,7 @@ def rows(seed: int, seeds: int, sizes: tuple[int, ...], teams: int, batches: int
         if name != TEAM:
             yield reported(f"{place}, cosine of the mean: {name}", [one.cosine for one in each])
         yield reported(f"{place}, signal to noise of a team: {name}", [one.per_team for one in each])
-    end = "high" if seeds > 1 else "mean"
+    end: By = "high" if seeds > 1 else "mean"
     for name in ("groups by agent", PARTITION):
         yield at_most(
             f"bias of own meals, {wide[0]} philosophers, cosine: {name}", [f[wide[0]][name].cosine for f in found], 0.9, by=end

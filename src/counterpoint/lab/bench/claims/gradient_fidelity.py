@@ -8,7 +8,7 @@ of its own questions does not. Held are the power of the width for the team, and
 reported: bias (cosine of the mean), and what a call buys, forks counted. Whether it teaches more: `gradient_training.py`;
 another world: `gradient_dining.py`.
 
-`counterpoint reproduce counterpoint.lab.bench.claims.gradient_fidelity:parts` says it by parameter group and role.
+`counterpoint reproduce counterpoint.lab.bench.claims.gradient_fidelity:parts` says it by parameter group.
 """
 
 from __future__ import annotations
@@ -25,7 +25,6 @@ from counterpoint.lab.bench.gradients import (
     GROUP,
     NAMES,
     PARTITION,
-    ROLES,
     TEAM,
     Setting,
     gradient_sample,
@@ -97,7 +96,7 @@ def measured_rows(
 
 
 def parts(*, seed: int, seeds: int) -> Iterator[ClaimRow]:
-    """By parameter group and by who gets the work, at the widest; not the credits that fork."""
+    """By parameter group, at the widest; not the credits that fork. One role decides: the delegation is the orchestrator's."""
     yield from part_rows(seed, seeds, max(WIDTHS), _TEAMS, _BATCHES)
 
 
@@ -108,19 +107,16 @@ def part_rows(seed: int, seeds: int, width: int, teams: int, batches: int) -> It
     for s in tracked(range(seed, seed + seeds), "seeds"):
         run = start(s)
         setting, first, tasks = _setting(run, s, width), _first(s, width), max(1, teams // (GROUP * _REFERENCE))
-        truth = gradient_sample(setting, [TEAM], first, _REFERENCE, tasks, roles=ROLES)
-        mine = gradient_sample(setting, names, first + _REFERENCE * tasks, batches, _TASKS, roles=ROLES)
+        truth = reference(setting, first, _REFERENCE, tasks)
+        mine = gradient_sample(setting, names, first + _REFERENCE * tasks, batches, _TASKS)
         for name in names:
             for group, at in parameter_groups(run.net).items():
-                part = fidelity(mine[name].of(at), truth[TEAM].of(at), is_truth=name == TEAM)
+                part = fidelity(mine[name].of(at), truth.of(at), is_truth=name == TEAM)
                 found.setdefault((name, f"parameters: {group}"), []).append(part)
-            for role in ROLES:
-                part = fidelity(mine[f"{name}, {role}"], truth[f"{TEAM}, {role}"], is_truth=name == TEAM)
-                found.setdefault((name, f"work {role}"), []).append(part)
-    for (name, part), each in found.items():
+    for (name, where), each in found.items():
         if name != TEAM:
-            yield reported(f"{part}, {width} workers, cosine of the mean: {name}", [one.cosine for one in each])
-        yield reported(f"{part}, {width} workers, signal to noise of a team: {name}", [one.per_team for one in each])
+            yield reported(f"{where}, {width} workers, cosine of the mean: {name}", [one.cosine for one in each])
+        yield reported(f"{where}, {width} workers, signal to noise of a team: {name}", [one.per_team for one in each])
 
 
 def _setting(run: Training, seed: int, width: int) -> Setting:

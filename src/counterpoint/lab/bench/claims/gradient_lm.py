@@ -94,7 +94,8 @@ def _measured(folder: Path, run: Path, width: int, seed: int) -> dict[tuple[str,
     """Of a start, by credit, role and group of weights; what is lacking is played."""
     halves = scaled(_REFERENCE, 4)
     big = max(1, scaled(_TEAMS) // (_GROUP * halves))
-    orders = [(f"truth-{b}", b * big, big, (_TEAM,)) for b in range(halves)]
+    orders: list[tuple[str, int, int, tuple[str, ...]]] = []
+    orders += [(f"truth-{b}", b * big, big, (_TEAM,)) for b in range(halves)]
     orders += [(f"credit-{b}", halves * big + b * _TASKS, _TASKS, tuple(CREDITS)) for b in range(scaled(_BATCHES, 4))]
     folder.mkdir(parents=True, exist_ok=True)
     missing = [order for order in orders if not (folder / f"{order[0]}.npz").is_file()]
@@ -107,7 +108,8 @@ def _measured(folder: Path, run: Path, width: int, seed: int) -> dict[tuple[str,
             for name, at, tasks, credits in missing:
                 found = batch_sketches(playing, range(first + at, first + at + tasks), credits, seed)
                 part = folder / f"{name}.part.npz"
-                np.savez(part, **{"|".join(key): value.astype(np.float32) for key, value in found.items()})
+                kept: dict[str, Any] = {"|".join(key): value.astype(np.float32) for key, value in found.items()}
+                np.savez(part, **kept)
                 part.replace(folder / f"{name}.npz")
                 work.step(about=name)
     truth = _sample([folder / f"{o[0]}.npz" for o in orders if len(o[3]) == 1], _GROUP * big)
@@ -151,4 +153,4 @@ def _sample(files: Sequence[Path], teams: int) -> dict[tuple[str, str, str], Gra
     for file in files:
         with np.load(file) as found:
             kept.append({tuple(key.split("|")): found[key].astype(np.float64) for key in found.files})
-    return {key: GradientSample(np.stack([one[key] for one in kept]), teams, 1.0) for key in kept[0]}  # type: ignore[misc]
+    return {key: GradientSample(np.stack([one[key] for one in kept]), teams, 1.0) for key in kept[0]}
