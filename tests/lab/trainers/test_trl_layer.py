@@ -184,8 +184,8 @@ def test_a_model_of_ones_own_learns_the_task_in_its_own_words(tmp_path: Path, mo
     from tokenizers.pre_tokenizers import Whitespace
     from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
-    for name, spoken in (("knows", team_task.ENGLISH.values()), ("not", [])):
-        words = ["<eos>", "How", "many", "workers", "are", "called", "Answer", ":", "Which", "colour", "has", "?", *team_task.ITEMS]
+    for name, spoken in (("knows", team_task.ENGLISH.values()), ("not", list(team_task.ENGLISH.values())[-8:])):
+        words = ["<eos>", "How", "many", "workers", "are", "called", "Answer", ":", "Which", "colour", "has", "the", "?"]
         words += [word.strip() for word in spoken]
         plain = Tokenizer(WordLevel({word: i for i, word in enumerate(words)}, unk_token="<eos>"))
         plain.pre_tokenizer = Whitespace()
@@ -202,9 +202,48 @@ def test_a_model_of_ones_own_learns_the_task_in_its_own_words(tmp_path: Path, mo
         learn("computed", 0, 0, steps=1)
 
 
-def test_the_claim_runs_every_arm_and_compares_them(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_model_of_ones_own_begins_as_a_weak_team(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The lead says any number, each worker is right in 1 of 5 and every wrong answer is as likely as the next."""
+    monkeypatch.setattr(team_task, "_WEAK_RATE", 1e-2)  # two layers learn slowly
+    model, tokenizer = tiny_model(0)
+    speech = team_task.Speech(tokenizer, {word: word for word in team_task.WORDS})
+    right = team_task.right_answers(0)
+    team_task.imitate(model, speech, right)
+    with torch.no_grad():
+        asked = [speech.ids(speech.question(item)) for item in team_task.ITEMS]
+        answers = team_task.likely_words(model, asked, [speech.token(word) for word in team_task.ANSWERS]).exp()
+        counts = team_task.likely_words(model, [speech.ids("lead")], [speech.token(word) for word in team_task.COUNTS]).exp()
+    wanted = [[0.2 if right[item] == word else 0.8 / 7 for word in team_task.ANSWERS] for item in team_task.ITEMS]
+    assert np.abs(answers.numpy() - wanted).max() < 0.06
+    assert np.abs(counts.numpy() - 0.125).max() < 0.06
+
+
+def test_questions_of_one_length_are_read_at_once_and_say_the_same() -> None:
+    model, _ = tiny_model(1)
+    asked = [[2], [3, 5], [3, 6], [2], [3, 5, 7]]
+    with torch.no_grad():
+        found = team_task.likely_words(model, asked, [4, 9]).numpy()
+        alone = [model(torch.tensor([ids])).logits[0, -1].log_softmax(-1)[[4, 9]].numpy() for ids in asked]
+    assert found == pytest.approx(np.array(alone), abs=1e-5)
+
+
+def test_the_claim_runs_every_arm_and_compares_them(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(under_trl, "_STEPS", 2)
+    monkeypatch.setenv("COUNTERPOINT_RUNS", str(tmp_path))
     rows = {row.name: row for row in under_trl.under_trl(seed=0, seeds=1)}
     assert len(rows) == 8
     assert rows["before anything is learnt: share of the best"].value == pytest.approx(-0.07421875 / 0.76)
     assert not rows["computed: share of the best team's reward"].ok  # in two updates nobody learns it
+    files = sorted(tmp_path.rglob("*.json"))
+    assert [file.name for file in files] == [f"{arm}-0-0-0.json" for arm in ("computed", "dr-mas", "identical", "reward-K")]
+
+    before = [file.stat().st_mtime_ns for file in files[:-1]]
+    told = files[-1].read_bytes()
+    files[-1].unlink()  # what was cut off is made again, what ended is read
+    assert {row.name: row for row in under_trl.under_trl(seed=0, seeds=1)} == rows
+    assert [file.stat().st_mtime_ns for file in files[:-1]] == before
+    assert files[-1].read_bytes() == told
+
+    monkeypatch.setattr(under_trl, "_STEPS", 3)
+    with pytest.raises(InputError, match=r"computed-0-0-0\.json: 2 updates, where this claim makes 3.*delete"):
+        list(under_trl.under_trl(seed=0, seeds=1))

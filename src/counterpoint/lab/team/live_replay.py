@@ -95,6 +95,10 @@ class LiveReplay:
 
         return _in_loop(every)
 
+    async def fork_here(self, trace: Trace, fork: Fork) -> Trace:
+        """One fork in the event loop that runs here, for who makes forks of many traces at once."""
+        return await self._fork(trace, fork)
+
     def returns(self, trace: Trace, forks: Sequence[Fork]) -> np.ndarray:
         """The team reward of each fork."""
         return np.array([t.rewards["team"] for t in self.forks(trace, forks)], np.float64)

@@ -107,8 +107,8 @@ class Remerge:
         return list(out)
 
     def score(self, absent: Collection[str], *, until: int | None = None) -> float:
-        """What the answer scores when nothing that these workers returned is merged; `until`: nor anything that came after the
-        event at this place."""
+        """What the answer scores when nothing that these workers returned is merged, nor the returns with these ids; `until`: nor
+        anything that came after the event at this place."""
         text = self._merged(self.final, frozenset(absent), until)
         if text not in self._scores:
             task, instance = self._made
@@ -119,7 +119,7 @@ class Remerge:
         event, backs = self.merges[merge]
         texts = []
         for back in backs:
-            if until is not None and self.trace.index[back.id] > until:
+            if back.id in absent or (until is not None and self.trace.index[back.id] > until):
                 continue
             if back.id in self._below:
                 texts.append(self._merged(self._below[back.id], absent, until))
