@@ -6,6 +6,8 @@
     counterpoint reproduce gradient-training --seed 2201 --seeds 12 --json >> rows.jsonl
     counterpoint reproduce gradient-dining --seed 2301 --seeds 3 --json >> rows.jsonl
     python tools/figures.py gradient-fidelity rows.jsonl docs/images/gradient-fidelity.svg
+    counterpoint reproduce messages --seed 7001 --seeds 2 --json > rows.jsonl
+    python tools/figures.py messages rows.jsonl docs/images/messages.svg
 
 Always true: the same rows give the same bytes; nothing is computed here but the place of a mark.
 """
@@ -25,6 +27,7 @@ from counterpoint.lab.bench.claims.gradient_training import WIDTHS as TRAINED
 from counterpoint.lab.bench.dining.gradients import NAMES as TABLE_NAMES
 from counterpoint.lab.bench.gradients import NAMES, TEAM
 from counterpoint.lab.bench.hack_teams import PAYS
+from counterpoint.lab.bench.messages.estimators import ESTIMATORS
 
 Rows = dict[str, dict[str, Any]]
 
@@ -122,7 +125,33 @@ def _signal(axes: Any, rows: Rows, names: list[str], widths: tuple[int, ...], wh
     return drawn
 
 
-FIGURES = {"fork-audit": fork_audit, "gradient-fidelity": gradient_fidelity}
+def messages(rows: Rows, kind: str) -> bytes:
+    """Who ranks the messages of a run as coupled forks do: all of them, and those that mattered."""
+    names = [name for name in ESTIMATORS if f"{name}: Spearman in a run" in rows]
+    names.sort(key=lambda name: rows[f"{name}: Spearman in a run"]["value"])
+    with sheet():
+        out = figure(2)
+        parts = (
+            ("Spearman in a run", "All messages", "ceiling of Spearman in a run, by the labels' noise"),
+            ("among non-zero messages", "Those that some fork found to matter", "ceiling among non-zero messages"),
+        )
+        for k, (what, title, most) in enumerate(parts, 1):
+            its, axis = look(0), out.add_subplot(1, 2, k)
+            for at, name in enumerate(names):
+                row = rows[f"{name}: {what}"]
+                low, high = (row["value"] if row[end] is None else row[end] for end in ("low", "high"))
+                axis.plot([low, high], [at, at], color=its.colour, linewidth=1.0)
+                axis.plot([row["value"]], [at], color=its.colour, marker=its.marker)
+            axis.axvline(0.0, color="0.6", linewidth=0.7)
+            axis.axvline(rows[most]["value"], color=look(1).colour, linestyle=look(1).dash, label="ceiling by the labels' noise")
+            axis.set(title=title, xlabel="Spearman with the labels, in a run")
+            axis.set_yticks(range(len(names)), names if k == 1 else [""] * len(names))
+            if k == 1:
+                axis.legend(loc="lower right")
+        return picture(out, kind)
+
+
+FIGURES = {"fork-audit": fork_audit, "gradient-fidelity": gradient_fidelity, "messages": messages}
 
 
 def main(arguments: list[str]) -> int:

@@ -1,10 +1,10 @@
-"""The credit layer against a training step: CPU seconds of crediting a batch of rollouts, and of learning from its calls.
+"""The credit layer against a training step: seconds of crediting a batch of rollouts, and of learning from its calls.
 
-512 rollouts of 64 tasks, 50 calls each of a lead and its workers, 128 tokens a call. The step is a forward and a backward pass in
-float32 of a Llama of the shape of SmolLM2-135M with random weights, of a few of these calls, per call; no optimiser and no
-prompts, so that a real step takes longer. Both are CPU seconds of one thread: on a GPU the step is faster and the credit is not,
-and the share there has to be measured there. The last rows estimate it: 6 operations for each parameter and token at 300 TFLOP/s,
-of the answers alone and with prompts of 2,048 tokens.
+512 rollouts of 64 tasks, 50 calls each of a lead and its workers, 128 tokens a call. The step is a forward and a backward pass of
+a Llama of the shape of SmolLM2-135M with random weights, of a few of these calls, per call; no optimiser and no sampling, so that
+a real step takes longer. Where there is a GPU the step is made there, in bf16 over float32 weights with the vocabulary only at
+answers, after no prompt and after prompts of 2,048 tokens, and both are seconds on the wall. Elsewhere it is float32, both are
+CPU seconds of one thread, and the last rows estimate the GPU: 6 operations for each parameter and token at 300 TFLOP/s.
 """
 
 from __future__ import annotations
@@ -43,21 +43,40 @@ def rollouts(count: int) -> list[Rollout]:
     return out
 
 
-def step_of(calls: int) -> Callable[[], Any]:
-    """Forward and backward of a few calls at the shape of the 135M."""
+def model_on(device: str) -> Any:
+    """A Llama of the shape of the 135M."""
     import torch
     from transformers import LlamaConfig, LlamaForCausalLM
 
     torch.set_num_threads(1)
     torch.manual_seed(0)
-    model = LlamaForCausalLM(LlamaConfig(**SMOLLM2_135M))
-    ids = torch.randint(0, 49152, (calls, TOKENS))
+    return LlamaForCausalLM(LlamaConfig(**SMOLLM2_135M)).to(device)
+
+
+def step_of(model: Any, calls: int, prompt: int = 0) -> Callable[[], Any]:
+    """Forward and backward of a few calls, of which the answers are learnt."""
+    import torch
+
+    device = model.device.type
+    ids = torch.randint(0, 49152, (calls, prompt + TOKENS), device=device)
 
     def step() -> None:
         model.zero_grad()
-        model(ids, labels=ids).loss.backward()
+        with torch.autocast(device, torch.bfloat16, enabled=device == "cuda"):
+            logits = model(ids, logits_to_keep=TOKENS + 1).logits[:, -TOKENS - 1 : -1]
+            targets = ids[:, -logits.shape[1] :]
+            torch.nn.functional.cross_entropy(logits.flatten(0, 1).float(), targets.flatten()).backward()
+        if device == "cuda":
+            torch.cuda.synchronize()
 
     return step
+
+
+def has_gpu() -> bool:
+    """Whether the step is made on a GPU."""
+    import torch
+
+    return bool(torch.cuda.is_available())
 
 
 def main() -> None:
@@ -69,19 +88,26 @@ def main() -> None:
         "agent_wise": CreditLayer("agent_wise"),
         "difference": CreditLayer("difference", counterfactual=lambda rollout, agent: rollout.reward / 2),
     }
-    some = 2
+    is_gpu = has_gpu()
+    model = model_on("cuda" if is_gpu else "cpu")
+    some = {0: 128, PROMPT: 16} if is_gpu else {0: 2}
     work: dict[str, Callable[[], Any]] = {name: (lambda own=own: own(batch).arrays()) for name, own in layers.items()}
-    taken = interleaved({**work, "step": step_of(some)}, 2 if options.quick else 3, "cpu")
-    calls, per_call = len(batch) * CALLS, taken["step"] / some
-    table = [row("a step at 135M, forward and backward", 1e3 * per_call, None, "ms/call")]
-    for name in layers:
-        table.append(row(f"{name}: {calls:,} calls", taken[name], None, "s"))
-        table.append(row(f"{name}: share of the step", 100 * taken[name] / calls / per_call, None, "%", limit=5))
+    steps = {f"step {prompt}": step_of(model, count, prompt) for prompt, count in some.items()}
+    taken = interleaved({**work, **steps}, 2 if options.quick else 3, "wall" if is_gpu else "cpu")
+    calls = len(batch) * CALLS
+    table = [row(f"{name}: {calls:,} calls", taken[name], None, "s") for name in layers]
+    for prompt, count in some.items():
+        per_call = taken[f"step {prompt}"] / count
+        after = f"after prompts of {prompt:,}" if prompt else "without prompts"
+        table.append(row(f"a step at 135M {after}, forward and backward", 1e3 * per_call, None, "ms/call"))
+        for name in layers:
+            share = 100 * taken[name] / calls / per_call
+            table.append(row(f"{name}: of the step {after}", share, None, "%", limit=5))
     slowest = max(taken[name] for name in layers)
-    for what, tokens in (("answers", TOKENS), (f"prompts of {PROMPT:,}", TOKENS + PROMPT)):
+    for what, tokens in () if is_gpu else (("answers", TOKENS), (f"prompts of {PROMPT:,}", TOKENS + PROMPT)):
         step_s = 6 * PARAMETERS * calls * tokens / OPERATIONS_S
         table.append(row(f"estimated for a GPU, {what}: share of a step", 100 * slowest / step_s, None, "%"))
-    report(f"credit of {len(batch)} rollouts of {CALLS} calls, CPU", table, as_json=options.json)
+    report(f"credit of {len(batch)} rollouts of {CALLS} calls, {'GPU' if is_gpu else 'CPU'}", table, as_json=options.json)
 
 
 if __name__ == "__main__":

@@ -168,7 +168,7 @@ def test_the_claim_at_a_small_size() -> None:
         next(rows(1, 0, (2,), 640, 4))
 
 
-@pytest.mark.parametrize("name", ["fork-audit", "gradient-fidelity"])
+@pytest.mark.parametrize("name", ["fork-audit", "gradient-fidelity", "messages"])
 def test_the_papers_figures_are_drawn_from_their_rows(name: str, tmp_path: Path) -> None:
     command = [sys.executable, ROOT / "tools" / "figures.py", name, ROOT / "docs" / "lab" / "research" / f"{name}.jsonl"]
     for kind in ("one.svg", "two.svg"):
@@ -176,4 +176,4 @@ def test_the_papers_figures_are_drawn_from_their_rows(name: str, tmp_path: Path)
     assert (tmp_path / "one.svg").read_bytes() == (tmp_path / "two.svg").read_bytes()
     assert (tmp_path / "one.svg").read_text().count("<path") > 20
     refused = subprocess.run([*command, tmp_path / "three.gif"], capture_output=True, text=True, timeout=300)
-    assert (refused.returncode, "give fork-audit or gradient-fidelity" in refused.stderr) == (2, True)
+    assert (refused.returncode, "give fork-audit or gradient-fidelity or messages" in refused.stderr) == (2, True)

@@ -151,7 +151,7 @@ def test_the_ceiling_by_hand() -> None:
     assert stepped_up(-0.5) == 0.0
     sure = [_row("r", f"e{i}", float(i)) for i in range(5)]
     top = ceiling(sure)
-    assert (top.halves.mean, top.ceiling) == (1.0, 1.0)
+    assert (top.halves.mean, top.single.mean, top.ceiling) == (1.0, 1.0, 1.0)
     assert top.zeros == pytest.approx(0.2)
     torn = [_row("r", f"e{i}", 0.0, pairs=[i, i, -i, -i]) for i in range(5)]
     assert (ceiling(torn).halves.mean or 0.0) < 0.0

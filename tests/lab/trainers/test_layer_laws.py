@@ -153,7 +153,7 @@ def test_samples_are_the_trainers_own_objects() -> None:
 RANK = """
 import json, sys
 import torch.distributed as dist
-from counterpoint.errors import Refused
+from counterpoint.errors import InputError, Refused
 from counterpoint.lab.trainers.layer import CreditLayer, all_ranks
 from counterpoint.lab.trainers.rollout import Rollout, Sample
 rank, file = int(sys.argv[1]), sys.argv[2]
@@ -170,6 +170,11 @@ try:
     CreditLayer("group_relative")(own)
 except Refused as error:
     out["refused"] = str(error)
+bad = [Rollout("bad", "t0", [Sample(ids=[1], mask=[7])], reward=1.0)] if rank == 0 else own
+try:
+    CreditLayer("group_relative", gather=all_ranks)(bad)
+except InputError as error:
+    out["bad"] = str(error)
 dist.destroy_process_group()
 print(json.dumps(out))
 """
@@ -184,6 +189,9 @@ def test_two_gloo_processes_give_what_one_gives(tmp_path: Path) -> None:
     assert all(process.returncode == 0 for process in started), told
     found = [json.loads(out.splitlines()[-1]) for out, _ in told]
     assert all("2 ranks, and nothing gathers the groups" in one["refused"] for one in found)
+    said = "bad sample 0: a mask that is not a row of 0 and 1"  # no rank waits for one that refused its rollouts
+    assert found[0]["bad"].startswith(said)
+    assert f"another rank refused its rollouts ({said}" in found[1]["bad"]
     rollouts = [Rollout(f"r{i}", f"t{i // 4}", [Sample(ids=[1] * (i + 1), agent="lead", name="l"),
                 Sample(ids=[2], agent=f"w{i % 2}", parent="l")], reward=float(i * i)) for i in range(8)]  # fmt: skip
     more: dict[str, dict[str, Any]] = {"agent_wise": {}, "group_relative": {}, "gae": {"value": lambda r: [0.0, r.reward / 2, 0.0, 0.0]},

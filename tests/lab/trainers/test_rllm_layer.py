@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+pytest.importorskip("torch")
+
 from counterpoint.errors import InputError
 from counterpoint.lab.trainers.layer import CreditLayer
 from counterpoint.lab.trainers.rllm_layer import RLLMCredit

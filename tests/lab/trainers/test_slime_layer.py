@@ -6,13 +6,14 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-import torch
 
-from counterpoint.errors import InputError, Refused
-from counterpoint.lab.trainers.layer import CreditLayer
-from counterpoint.lab.trainers.limits import Limits
-from counterpoint.lab.trainers.slime_layer import Answer, SlimeCredit
-from recorded_help import Sample, Status, arguments, compute_advantages, log_rollout_data, on_rank, taught, train_data
+torch = pytest.importorskip("torch")
+
+from counterpoint.errors import InputError, Refused  # noqa: E402
+from counterpoint.lab.trainers.layer import CreditLayer  # noqa: E402
+from counterpoint.lab.trainers.limits import Limits  # noqa: E402
+from counterpoint.lab.trainers.slime_layer import Answer, SlimeCredit  # noqa: E402
+from recorded_help import Sample, Status, arguments, compute_advantages, log_rollout_data, on_rank, taught, train_data  # noqa: E402
 
 PATH = "team_credit.advantages"
 

@@ -27,6 +27,8 @@ WITH_TOOLS = (
 @pytest.fixture
 def tokenizer(tmp_path: Path) -> Path:
     """Bytes as tokens, and a template without and one with a form for tools."""
+    for package in ("tokenizers", "jinja2"):
+        pytest.importorskip(package)
     for name, template in (("plain", CHATML), ("tools", WITH_TOOLS)):
         chat = Chat.bytes()
         Chat(chat.tokenizer, template=template, ends=chat.ends, names={"eos_token": "<|im_end|>"}).save(tmp_path / name)

@@ -133,8 +133,14 @@ def test_one_learner_learns_from_one_policy(model: Path, tmp_path: Path) -> None
     mixed = [dataclasses.replace(row, policy=f"p{i % 2}") for i, row in enumerate(small())]
     with pytest.raises(InputError, match="rows of 2 policies"):
         CreditGRPOTrainer(str(model), mixed, config(tmp_path))
-    with pytest.raises(InputError, match="learns from them"):
-        trl.to_bytes([dataclasses.replace(rows()[0], logps=None)], ".jsonl")
+
+
+def test_rows_without_log_probabilities_are_for_grpo_and_not_for_the_asynchronous_trainer() -> None:
+    bare = dataclasses.replace(rows()[0], logps=None)
+    (back,) = trl.read(trl.to_bytes([bare], ".jsonl"), ".jsonl")
+    assert back.logps is None
+    with pytest.raises(InputError, match="no log-probabilities, and TRL learns from them"):
+        samples_of(bare, 0)
 
 
 # -- the asynchronous trainer

@@ -60,8 +60,9 @@ PROBLEMS = (
         "P4",
         "Credit over branches that were never taken",
         "exact forks of worlds and of live teams; estimates without a replay, with their coverage",
-        "counterpoint reproduce fork-exact live-fork dr-credit",
-        "25 of 25 forks with the hashes of a full replay",
+        "counterpoint reproduce fork-exact live-fork dr-credit messages; counterpoint bench messages FOLDER",
+        "25 of 25 forks with the hashes of a full replay; against 2,163 labels by forks one fork ranks messages at 0.32, "
+        "the best estimate without one at 0.22, of 0.81 that their noise allows",
         "measured",
         "branches of a team whose tools cannot be run again and of which there are no other runs",
     ),

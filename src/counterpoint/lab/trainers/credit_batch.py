@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from counterpoint.credits.call_rows import CallRow, CallRows
 from counterpoint.errors import InputError
-from counterpoint.lab.trainers.rollout import Rollout, Sample
+from counterpoint.lab.trainers.rollout import Rollout, Sample, is_finite
 
 Floats32 = NDArray[np.float32]
 _EXACT, _ROUNDED = 1e-9, 1e-5
@@ -104,6 +104,9 @@ class CreditBatch:
         """(samples, width) the same, 0 elsewhere; `before` is where each sample's first token stands."""
         arrays = self.arrays()
         starts = [before] * len(arrays) if isinstance(before, int) else list(before)
+        if len(starts) != len(arrays) or any(start < 0 for start in starts):
+            what = f"{len(starts)} first places for {len(arrays)} samples, the least {min(starts, default=0)}"
+            raise InputError(what, where="credit layer", fix="before: a place from 0 on for each sample")
         out = np.zeros((len(arrays), width), np.float32)
         for row, start, array, (rollout, _) in zip(out, starts, arrays, self.samples, strict=True):
             if start + len(array) > width:
@@ -202,13 +205,14 @@ def _calls(
             out.append(CallCredit(a, b, None, 0.0, weight, why))
             continue
         value = row.advantage if row.token_advantages is None else row.token_advantages.astype(np.float32)
+        if not is_finite(row.advantage):
+            what = f"an advantage of {row.advantage:g}"
+            raise InputError(what, where=f"{rollout.name} sample {name}", fix="rewards whose differences float32 can hold")
         out.append(CallCredit(a, b, value, row.share, weight, why))
     return out
 
 
-def _account(
-    name: str, trace: int, samples: Sequence[Sequence[CallCredit]], placed: CallRows, unplaced: float
-) -> RolloutAccount:
+def _account(name: str, trace: int, samples: Sequence[Sequence[CallCredit]], placed: CallRows, unplaced: float) -> RolloutAccount:
     """What the placement says that a trace was given, against what its calls hold."""
     taught, repeated, kept = [], [], dict[str, list[float]]()
     for call in (call for calls in samples for call in calls):

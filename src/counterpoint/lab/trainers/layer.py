@@ -29,11 +29,11 @@ from counterpoint.credits.call_rows import CallRows, call_rows
 from counterpoint.credits.groups import Convention, convention_of, group_advantages, group_codes
 from counterpoint.credits.mechanism import Mechanism
 from counterpoint.credits.rows import ALONE as GROUP_OF_ONE
-from counterpoint.errors import InputError, NotIdentified, Refused, did_you_mean
+from counterpoint.errors import CounterpointError, InputError, NotIdentified, Refused, did_you_mean
 from counterpoint.lab.trainers.credit_batch import CreditBatch, batch_of
 from counterpoint.lab.trainers.kept_rollouts import KeptRollouts
-from counterpoint.lab.trainers.limits import Limits, kept_out
-from counterpoint.lab.trainers.rollout import Rollout, check_rollouts
+from counterpoint.lab.trainers.limits import KeptOut, Limits, kept_out
+from counterpoint.lab.trainers.rollout import Rollout, check_rollouts, is_finite
 from counterpoint.lab.trainers.rollout_traces import trace_of
 from counterpoint.trace import Trace
 from counterpoint.trace.rows import Credit, CreditRow
@@ -44,6 +44,8 @@ Against = Literal["agent", "task", "nothing"]
 _AGAINST = ("agent", "task", "nothing")
 _ASKED = ("worth", "counterfactual", "value", "q")
 """Options that are functions of a run: they are called with the rollout in place of its trace."""
+_NUMBERS = ("worth", "counterfactual")
+"""Those that answer with one number."""
 
 
 def all_ranks(items: list[Any]) -> list[Any]:
@@ -65,6 +67,22 @@ class _Member(NamedTuple):
     """What the option `value` says of it, where that is a function and the mechanism compares: only its own rank can ask."""
     teaching: tuple[tuple[str, Hashable], ...]
     """The repeated calls that it teaches, each with its task."""
+
+
+class _Failed(NamedTuple):
+    """What a rank that refuses its rollouts tells the others instead."""
+
+    said: str
+
+
+class _Local(NamedTuple):
+    """The rollouts of this rank: why some do not teach, the places of the others, their traces, and what other ranks see."""
+
+    out: KeptOut
+    here: list[int]
+    traces: dict[int, Trace]
+    by_name: dict[str, Rollout]
+    members: list[_Member]
 
 
 class CreditLayer:
@@ -102,16 +120,13 @@ class CreditLayer:
 
     def __call__(self, rollouts: Sequence[Rollout], *, version: int | None = None) -> CreditBatch:
         """The advantages of these rollouts. `version`: the number of the weights that are about to learn, for `most_stale`."""
-        check_rollouts(rollouts)
-        out = kept_out(rollouts, self.limits, version)
-        here = [i for i, reason in enumerate(out.rollouts) if reason is None]
-        traces = {i: trace_of(rollouts[i]) for i in here}
-        by_name = {rollouts[i].name: rollouts[i] for i in here}
-        own = None if self.compares or not here else self._credit([traces[i] for i in here], by_name)
-        members = [
-            _Member(traces[i], None if own is None else own[k], self._value(rollouts[i]), _teaching(rollouts[i], out.samples[i]))
-            for k, i in enumerate(here)
-        ]
+        try:
+            local = self._local(rollouts, version)
+        except CounterpointError as error:
+            if self.gather is not None:
+                self.gather([_Failed(str(error))])  # the other ranks wait for this one
+            raise
+        out, here, traces, by_name, members = local
         everyone = self._everyone(members, {rollouts[i].task for i in here})
         rows = self._compared(everyone, by_name)
         repeats = Counter(call for member in everyone for call in member.teaching)
@@ -123,6 +138,20 @@ class CreditLayer:
         if self.keep is not None:
             self.keep.add([r for r, why in zip(rollouts, out.rollouts, strict=True) if why != "retried"], version)
         return batch
+
+    def _local(self, rollouts: Sequence[Rollout], version: int | None) -> _Local:
+        """What this rank can say without the others."""
+        check_rollouts(rollouts)
+        out = kept_out(rollouts, self.limits, version)
+        here = [i for i, reason in enumerate(out.rollouts) if reason is None]
+        traces = {i: trace_of(rollouts[i]) for i in here}
+        by_name = {rollouts[i].name: rollouts[i] for i in here}
+        own = None if self.compares or not here else self._credit([traces[i] for i in here], by_name)
+        members = [
+            _Member(traces[i], None if own is None else own[k], self._value(rollouts[i]), _teaching(rollouts[i], out.samples[i]))
+            for k, i in enumerate(here)
+        ]
+        return _Local(out, here, traces, by_name, members)
 
     def _value(self, rollout: Rollout) -> Any:
         """What other ranks are told of a rollout that they cannot ask about."""
@@ -145,7 +174,7 @@ class CreditLayer:
     def _everyone(self, members: list[_Member], tasks: set[str]) -> list[_Member]:
         """All members of the tasks here, from every rank."""
         if self.gather is not None:
-            everyone = [m for m in self.gather(members) if m.trace.task_id in tasks]
+            everyone = [m for m in _gathered(self.gather, members) if m.trace.task_id in tasks]
             names = [m.trace.trace_id for m in everyone]
             if twice := [name for name, n in Counter(names).items() if n > 1]:
                 raise InputError("two ranks have a rollout of this name", where=twice[0], fix="names unique over all ranks")
@@ -212,18 +241,39 @@ class CreditLayer:
         return self.credit if isinstance(self.credit, str) else "credit"
 
 
-def _with_rollout(
-    asked: Callable[..., Any], by_name: dict[str, Rollout], told: dict[str, Any], name: str
-) -> Callable[..., Any]:
+def _with_rollout(asked: Callable[..., Any], by_name: dict[str, Rollout], told: dict[str, Any], name: str) -> Callable[..., Any]:
     def ask(trace: Trace, *rest: Any) -> Any:
         if trace.trace_id in told:
             return told[trace.trace_id]
         if trace.trace_id not in by_name:
             why = "the rollout is on another rank, and its answers depend on what is asked"
             raise Refused(f"{name!r} is asked of it", where=trace.trace_id, why=why, fix="whole groups on each rank")
-        return asked(by_name[trace.trace_id], *rest)
+        try:
+            answer = asked(by_name[trace.trace_id], *rest)
+        except CounterpointError:
+            raise
+        except Exception as error:
+            said = f"{type(error).__name__}: {error}"
+            raise InputError(f"{name!r} failed", where=trace.trace_id, why=said, fix="a function of the rollout") from error
+        if name in _NUMBERS and not is_finite(answer):
+            raise InputError(f"{name!r} answered {answer!r}", where=trace.trace_id, fix="a finite number")
+        return answer
 
     return ask
+
+
+def _gathered(gather: Gather, members: list[_Member]) -> list[_Member]:
+    """The members of all ranks, with those of this one among them."""
+    everyone = gather(members)
+    if isinstance(everyone, list | tuple) and (failed := [m.said for m in everyone if isinstance(m, _Failed)]):
+        raise InputError("another rank refused its rollouts", where="credit layer", why=failed[0], fix="mend what that rank says")
+    if not isinstance(everyone, list | tuple) or not all(isinstance(m, tuple) and isinstance(m[0], Trace) for m in everyone):
+        what = f"gather gave a {type(everyone).__name__} that is no list of what ranks gave it"
+        raise InputError(what, where="credit layer", fix="gather=all_ranks")
+    there = {m[0].trace_id for m in everyone}
+    if lost := [m.trace.trace_id for m in members if m.trace.trace_id not in there]:
+        raise InputError("gather lost it", where=lost[0], fix="the items of every rank, this one's too: gather=all_ranks")
+    return [_Member(*m) for m in everyone]
 
 
 def _who(row: CreditRow, agents: dict[str, str]) -> str:

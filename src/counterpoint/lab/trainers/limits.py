@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from counterpoint.errors import InputError
-from counterpoint.lab.trainers.rollout import Rollout, Sample
+from counterpoint.lab.trainers.rollout import Rollout, Sample, is_count
 
 
 @dataclass(frozen=True)
@@ -23,6 +23,11 @@ class Limits:
     """Whether samples that a limit cut off teach; their reward counts in the comparison either way."""
     group_size: int | None = None
     """Rollouts that a task must have; a group of fewer is refused, since its others are somewhere else."""
+
+    def __post_init__(self) -> None:
+        for name, value in (("most_stale", self.most_stale), ("group_size", self.group_size)):
+            if value is not None and not is_count(value):
+                raise InputError(f"{name}={value!r}", where="Limits", fix="a number from 0 on, or None")
 
 
 class KeptOut(NamedTuple):

@@ -19,6 +19,16 @@ from counterpoint.errors import InputError
 Status = Literal["complete", "truncated", "aborted", "dropped"]
 STATUSES: tuple[Status, ...] = ("complete", "truncated", "aborted", "dropped")
 Span = tuple[int, int]
+_MOST = float(np.finfo(np.float32).max)
+"""Advantages are float32."""
+
+
+def plain(values: Any) -> NDArray[Any]:
+    """An array of a list, of an array, or of a tensor of any device and precision."""
+    if hasattr(values, "detach"):
+        values = values.detach().cpu()
+        return np.asarray(values.float() if values.is_floating_point() else values)
+    return np.asarray(values)
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -65,7 +75,7 @@ class Sample:
 
     def mask_of(self) -> NDArray[np.bool_] | None:
         """The mask as an array; None where all tokens were written."""
-        return None if self.mask is None else np.asarray(self.mask).astype(bool, copy=False)
+        return None if self.mask is None else plain(self.mask).astype(bool, copy=False)
 
     def calls_at(self) -> list[Span]:
         """First place and place after the last of every call."""
@@ -117,23 +127,62 @@ class Rollout:
 
 def check_rollouts(rollouts: Collection[Rollout]) -> None:
     """Refuse what would be credited wrongly; the error names the rollout and the sample."""
-    seen: set[tuple[str, int]] = set()
+    if isinstance(rollouts, Rollout) or not isinstance(rollouts, Collection):
+        what = f"a {type(rollouts).__name__} where a list of rollouts is expected"
+        raise InputError(what, where="credit layer", fix="[rollout, ...]")
+    seen: dict[str, set[int]] = {}
+    tasks: dict[str, str] = {}
     for place, rollout in enumerate(rollouts):
         if not isinstance(rollout, Rollout):
             what = f"a {type(rollout).__name__} where a rollout is expected"
             raise InputError(what, where=f"rollouts[{place}]", fix="a list of counterpoint.lab.trainers.rollout.Rollout")
-        for name, value in (("name", rollout.name), ("task", rollout.task)):
-            if not isinstance(value, str):
-                raise InputError(f"its {name} is {value!r}", where=str(rollout.name), fix="a text")
-        if (rollout.name, rollout.attempt) in seen:
+        _check_rollout(rollout)
+        if rollout.attempt in seen.setdefault(rollout.name, set()):
             fix = "a name for each rollout, or attempt= for those that were tried again"
             raise InputError("two rollouts of one name", where=rollout.name, fix=fix)
-        seen.add((rollout.name, rollout.attempt))
-        if rollout.status not in STATUSES:
-            raise InputError(f"no status {rollout.status!r}", where=rollout.name, fix=", ".join(STATUSES))
-        if rollout.status != "aborted" and not math.isfinite(rollout.team_reward()):
-            raise InputError(f"the reward is {rollout.reward}", where=rollout.name, fix="status='aborted' where none is known")
+        seen[rollout.name].add(rollout.attempt)
+        if tasks.setdefault(rollout.name, rollout.task) != rollout.task:
+            what = f"attempts of the tasks {tasks[rollout.name]!r} and {rollout.task!r}"
+            raise InputError(what, where=rollout.name, fix="a name for each rollout")
         _check_samples(rollout)
+
+
+def _check_rollout(rollout: Rollout) -> None:
+    for name, value in (("name", rollout.name), ("task", rollout.task)):
+        if not isinstance(value, str):
+            raise InputError(f"its {name} is {value!r}", where=str(rollout.name), fix="a text")
+    if not is_count(rollout.attempt):
+        raise InputError(f"attempt {rollout.attempt!r}", where=rollout.name, fix="a number from 0 on")
+    if rollout.status not in STATUSES:
+        raise InputError(f"no status {rollout.status!r}", where=rollout.name, fix=", ".join(STATUSES))
+    samples = rollout.samples
+    if isinstance(samples, str | bytes) or not isinstance(samples, Sequence) or not all(isinstance(s, Sample) for s in samples):
+        what = "samples that are no list of Sample"
+        raise InputError(what, where=rollout.name, fix="Rollout(name, task, [Sample(...), ...])")
+    for place, sample in enumerate(samples):
+        if sample.reward is not None and not is_finite(sample.reward):
+            where = f"{rollout.name} sample {sample.name or place}"
+            raise InputError(f"the reward is {sample.reward}", where=where, fix="a number; None where nothing was paid")
+    if rollout.status == "aborted":
+        return
+    paid = rollout.reward if rollout.reward is not None else rollout.team_reward()
+    if not is_finite(paid):
+        raise InputError(f"the reward is {paid}", where=rollout.name, fix="a number; status='aborted' where none is known")
+
+
+def is_finite(value: Any) -> bool:
+    """Whether it is a finite number, in an array or a tensor of one, too."""
+    if isinstance(value, str | bytes):
+        return False
+    try:
+        return bool(abs(float(value)) <= _MOST)
+    except (TypeError, ValueError, OverflowError, RuntimeError):
+        return False
+
+
+def is_count(value: Any) -> bool:
+    """Whether it is a whole number from 0 on."""
+    return isinstance(value, int | np.integer) and not isinstance(value, bool) and bool(value >= 0)
 
 
 def _check_samples(rollout: Rollout) -> None:
@@ -143,38 +192,73 @@ def _check_samples(rollout: Rollout) -> None:
     known = set(names)
     for name, sample in zip(names, rollout.samples, strict=True):
         where = f"{rollout.name} sample {name}"
+        _check_words(sample, where)
         for other in (sample.parent, *sample.reads):
             if other is not None and other not in known:
                 raise InputError(f"no sample {other!r}", where=where, fix="parent and reads name samples of the same rollout")
-        if not isinstance(sample.agent, str) or sample.after < 0 or not hasattr(sample.ids, "__len__"):
-            what = f"agent {sample.agent!r}, after {sample.after}, ids of type {type(sample.ids).__name__}"
-            raise InputError(what, where=where, fix="a text, a number from 0 on, and a list, an array or a tensor")
         for what in ("mask", "logps"):
             values = getattr(sample, what)
-            if values is not None and len(values) != sample.size:
-                fix = "one for each token"
-                raise InputError(f"{len(values)} places of {what} for {sample.size} tokens", where=where, fix=fix)
+            if values is not None and _places_of(values) != sample.size:
+                found = "no row" if _places_of(values) is None else f"{_places_of(values)} places"
+                raise InputError(f"{found} of {what} for {sample.size} tokens", where=where, fix="one for each token")
         _check_mask(sample, where)
-        if sample.reward is not None and not math.isfinite(sample.reward):
-            raise InputError(f"the reward is {sample.reward}", where=where, fix="None where nothing was paid")
-        if sample.status not in STATUSES:
-            raise InputError(f"no status {sample.status!r}", where=where, fix=", ".join(STATUSES))
         if sample.spans is not None or sample.calls is not None:
             _check_calls(sample, where)
+
+
+def _places_of(values: Any) -> int | None:
+    """The length of a row; None for what is none."""
+    if isinstance(values, str | bytes) or len(getattr(values, "shape", (1,))) != 1:
+        return None
+    return len(values) if hasattr(values, "__len__") else None
+
+
+def _check_words(sample: Sample, where: str) -> None:
+    if not isinstance(sample.agent, str) or not sample.agent or not is_count(sample.after) or _places_of(sample.ids) is None:
+        what = f"agent {sample.agent!r}, after {sample.after!r}, ids of type {type(sample.ids).__name__}"
+        raise InputError(what, where=where, fix="a text, a number from 0 on, and a list, an array or a tensor of one row")
+    for word, value, is_fine, fix in (
+        ("name", sample.name, sample.name is None or isinstance(sample.name, str), "a text, or None"),
+        ("role", sample.role, sample.role is None or isinstance(sample.role, str), "a text, or None"),
+        ("policy", sample.policy, isinstance(sample.policy, str), "a text"),
+        ("version", sample.version, sample.version is None or is_count(sample.version), "a number from 0 on, or None"),
+        ("frozen", sample.frozen, isinstance(sample.frozen, bool | np.bool_), "True or False"),
+    ):
+        if not is_fine:
+            raise InputError(f"{word} {value!r}", where=where, fix=fix)
+    if sample.status not in STATUSES:
+        raise InputError(f"no status {sample.status!r}", where=where, fix=", ".join(STATUSES))
 
 
 def _check_mask(sample: Sample, where: str) -> None:
     if sample.mask is None:
         return
-    mask = np.asarray(sample.mask)
-    if mask.ndim != 1 or not (mask.dtype == np.bool_ or not mask.size or bool(((mask == 0) | (mask == 1)).all())):
+    try:
+        mask = plain(sample.mask)
+        is_fine = mask.ndim == 1 and (mask.dtype == np.bool_ or bool(((mask == 0) | (mask == 1)).all()))
+    except ValueError:  # lists of several lengths
+        is_fine = False
+    if not is_fine:
         raise InputError("a mask that is not a row of 0 and 1", where=where, fix="1 for each token that the policy wrote, else 0")
 
 
 def _check_calls(sample: Sample, where: str) -> None:
-    spans = sample.calls_at()
+    try:
+        spans = sample.calls_at()
+    except (TypeError, ValueError):
+        fix = "(first place, place after the last) of each call"
+        raise InputError(f"spans {sample.spans!r}", where=where, fix=fix) from None
     ends = [0, *(b for _, b in spans)]
     if any(not before <= a < b <= sample.size for before, (a, b) in zip(ends, spans, strict=False)):
         raise InputError(f"spans {spans} of {sample.size} tokens", where=where, fix="in order, apart, and within the tokens")
-    if sample.calls is not None and len(sample.calls) != len(spans):
-        raise InputError(f"{len(sample.calls)} names for {len(spans)} calls", where=where, fix="a name for each call")
+    mask = sample.mask_of()
+    unwritten = [] if mask is None else [(a, b) for a, b in spans if not mask[a:b].any()]
+    if unwritten:
+        what = f"the call {unwritten[0]} has no token that the policy wrote"
+        raise InputError(what, where=where, fix="spans of what the mask says was written")
+    if sample.calls is None:
+        return
+    if isinstance(sample.calls, str) or len(sample.calls) != len(spans):
+        raise InputError(f"{len(sample.calls)} names for {len(spans)} calls", where=where, fix="a list with a name for each call")
+    if not all(isinstance(call, Hashable) for call in sample.calls):
+        raise InputError(f"calls {sample.calls!r}", where=where, fix="texts, numbers, or tuples of them")

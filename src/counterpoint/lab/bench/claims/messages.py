@@ -17,6 +17,7 @@ from the pieces that came back, which are put into IN (here carried/):
 
     export IN=carried COUNTERPOINT_LM=smollm2-135m-ledger COUNTERPOINT_RUNS=/tmp/m COUNTERPOINT_MESSAGES=2400
     mkdir -p /tmp/m; ls $IN/messages.tar.* 2> /dev/null && cat $IN/messages.tar.* | tar x -C /tmp/m
+    nvidia-cuda-mps-control -d 2> /dev/null  # kernels of several processes side by side
     timeout -s INT 450 counterpoint reproduce messages --seed 7100 --seeds 1 --json > $OUT/rows.jsonl
     tar c -C /tmp/m . | split -b 15000000 - $OUT/messages.tar.
 
@@ -46,7 +47,7 @@ from counterpoint.lab.bench.messages.rows import MessageRow, read_messages
 _RUNS = 100
 FREE = ("masked replay", "provenance", "shapley", "c3", "c3, by place", "regression")
 """Those that are compared with the best of the plain columns."""
-PLAIN = ("kind", "readers", "length", "late", "early")
+PLAIN = ("kind", "readers", "length", "late")
 
 
 def messages(*, seed: int, seeds: int) -> Iterator[ClaimRow]:
@@ -122,6 +123,7 @@ def _of_labels(labels: tuple[MessageRow, ...]) -> Iterator[ClaimRow]:
     yield reported("calls of a label", top.calls)
     yield from _row("Spearman of half the pairs with the other half, in a run", top.halves)
     yield from _row("the same among non-zero messages", top.nonzero_halves)
+    yield from _row("Spearman of one pair of forks with the other pairs, in a run", top.single)
     if top.ceiling is not None:
         yield reported("ceiling of Spearman in a run, by the labels' noise", top.ceiling)
     if top.nonzero_ceiling is not None:

@@ -67,6 +67,8 @@ class Ceiling(Struct, frozen=True, kw_only=True):
     halves: Estimate
     """Spearman inside a run of labels by half of the pairs with labels by the other half."""
     nonzero_halves: Estimate
+    single: Estimate
+    """The same of one pair of forks with the other pairs: what a pair is worth as an estimate."""
     repeat: float | None
     """What labels made again would reach against these: their reliability."""
     ceiling: float | None
@@ -138,22 +140,22 @@ def board_row(name: str, rows: Sequence[MessageRow], found: Estimates) -> BoardR
     )
 
 
-def _halves(rows: Sequence[MessageRow]) -> tuple[dict[str, float], dict[str, float]]:
-    """By instance, the correlation of labels by both halves of the pairs: of all messages, and among non-zero ones."""
+def _agreement(rows: Sequence[MessageRow], size: int) -> tuple[Estimate, Estimate]:
+    """Correlation inside a run of labels by so many of the pairs with labels by as many others, or by all others where it is one
+    pair: of all messages, and among non-zero ones."""
     k = min((len(r.pairs or ()) for r in rows), default=0)
-    ways = [c for c in combinations(range(k), k // 2) if k % 2 or 0 in c][:_WAYS]
     every: dict[str, list[float]] = defaultdict(list)
     matter: dict[str, list[float]] = defaultdict(list)
-    for way in ways:
-        rest = [i for i in range(k) if i not in way][: k // 2]
-        one, other = (
-            [float(np.mean([(r.pairs or [])[i] for i in some])) for r in rows] for some in (way, rest)
-        )  # both halves of equal size
+    for way in [c for c in combinations(range(k), size) if size == 1 or k % 2 or 0 in c][:_WAYS]:
+        rest = [i for i in range(k) if i not in way][: None if size == 1 else size]
+        one, other = ([float(np.mean([(r.pairs or [])[i] for i in some])) for r in rows] for some in (way, rest))
         value = dict(enumerate(one))
         for into, found in ((every, _by_instance(rows, value, other)), (matter, _part(rows, value, other, _nonzero(rows)))):
             for group, r in found.items():
                 into[group].append(r)
-    return tuple({g: float(np.mean(v)) for g, v in some.items()} for some in (every, matter))  # type: ignore[return-value]
+    means = ({g: float(np.mean(v)) for g, v in some.items()} for some in (every, matter))
+    one_of, other_of = (estimate(some.values()) for some in means)
+    return one_of, other_of
 
 
 def stepped_up(r: float | None) -> float | None:
@@ -163,7 +165,8 @@ def stepped_up(r: float | None) -> float | None:
 
 def ceiling(rows: Sequence[MessageRow]) -> Ceiling:
     """What the labels can show."""
-    every, matter = (estimate(some.values()) for some in _halves(rows))
+    k = min((len(r.pairs or ()) for r in rows), default=0)
+    every, matter = _agreement(rows, max(1, k // 2))
     repeat, again = stepped_up(every.mean), stepped_up(matter.mean)
     return Ceiling(
         messages=len(rows),
@@ -172,6 +175,7 @@ def ceiling(rows: Sequence[MessageRow]) -> Ceiling:
         zeros=float(np.mean([r.is_zero for r in rows])) if rows else 0.0,
         halves=every,
         nonzero_halves=matter,
+        single=_agreement(rows, 1)[0],
         repeat=repeat,
         ceiling=None if repeat is None else repeat**0.5,
         nonzero_ceiling=None if again is None else again**0.5,

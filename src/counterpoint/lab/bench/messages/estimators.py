@@ -15,7 +15,7 @@ numbers; a message for which it has no number counts as 0 in ranks, and the shar
 | `judge` | chance that a model says it helped, shown question, message and answer |
 | `regression` | ridge on kind, place, length, readers and reward, learned on other instances |
 | `kind` | mean label of its kind on other instances |
-| `readers`, `length`, `late`, `early` | edges that lead away; characters; place |
+| `readers`, `length`, `late` | edges that lead away; characters; place in the run |
 """
 
 from __future__ import annotations
@@ -232,7 +232,6 @@ ESTIMATORS: dict[str, Estimator] = {
     "readers": _of_rows(lambda r: r.readers),
     "length": _of_rows(lambda r: r.length),
     "late": _of_rows(lambda r: r.place),
-    "early": _of_rows(lambda r: -r.place),
 }
 """By the names of the leaderboard."""
 

@@ -129,7 +129,8 @@ def _rank(
         f"{_share(top.zeros)} changed nothing in any fork"
     )
     reach = f"{_number(top.ceiling)} in a run, {_number(top.nonzero_ceiling)} among non-zero"
-    note(f"labels: halves agree {_mean(top.halves)}; most that can be reached about {reach}; {top.calls:.1f} calls a label")
+    note(f"labels: halves agree {_mean(top.halves)}, a pair with the others {_mean(top.single)}")
+    note(f"most that can be reached: about {reach}; {top.calls:.1f} calls a label")
     for row in every:
         if row.why_not:
             note(f"{row.estimator}: left out, {row.why_not}")
