@@ -3,6 +3,8 @@
     counterpoint reproduce fork-audit --seed 5000 --seeds 5 --json > rows.jsonl
     python tools/figures.py fork-audit rows.jsonl docs/images/fork-audit.svg
     counterpoint reproduce gradient-fidelity --seed 2101 --seeds 5 --json > rows.jsonl
+    counterpoint reproduce gradient-training --seed 2201 --seeds 12 --json >> rows.jsonl
+    counterpoint reproduce gradient-dining --seed 2301 --seeds 3 --json >> rows.jsonl
     python tools/figures.py gradient-fidelity rows.jsonl docs/images/gradient-fidelity.svg
     counterpoint reproduce messages --seed 7001 --seeds 2 --json > rows.jsonl
     python tools/figures.py messages rows.jsonl docs/images/messages.svg
@@ -19,7 +21,10 @@ from typing import Any
 
 from counterpoint.lab.app.plots.draw import figure, look, picture, sheet
 from counterpoint.lab.bench.claims.fork_audit import GRID, SCALES
+from counterpoint.lab.bench.claims.gradient_dining import SIZES
 from counterpoint.lab.bench.claims.gradient_fidelity import WIDTHS
+from counterpoint.lab.bench.claims.gradient_training import WIDTHS as TRAINED
+from counterpoint.lab.bench.dining.gradients import NAMES as TABLE_NAMES
 from counterpoint.lab.bench.gradients import NAMES, TEAM
 from counterpoint.lab.bench.hack_teams import PAYS
 from counterpoint.lab.bench.messages.estimators import ESTIMATORS
@@ -61,33 +66,63 @@ def fork_audit(rows: Rows, kind: str) -> bytes:
 
 
 def gradient_fidelity(rows: Rows, kind: str) -> bytes:
-    """Signal to noise of a team by the width, where it is above 0, and the cosine of the mean with the truth."""
+    """Signal to noise of a team by the width, where it is above 0, in two worlds; bias; what training gained."""
     with sheet():
-        out = figure(2)
-        left, right = out.add_subplot(1, 2, 1), out.add_subplot(1, 2, 2)
-        for k, name in enumerate(NAMES):
-            its = look(k)
-            its_style = {"color": its.colour, "marker": its.marker, "linestyle": its.dash}
-            signal = [(n, rows[f"signal to noise of a team, {n} workers: {name}"]) for n in WIDTHS]
-            seen = [(n, row) for n, row in signal if row["low"] is not None and row["low"] > 0]
-            if len(seen) > 1:
-                left.plot([n for n, _ in seen], [row["value"] for _, row in seen], label=name, **its_style)
-                for n, row in seen:
-                    left.plot([n, n], [row["low"], row["high"]], color=its.colour, linewidth=0.7)
+        out = figure(4)
+        signal, bias, dining, taught = (out.add_subplot(2, 2, k + 1) for k in range(4))
+        names = list(dict.fromkeys((*NAMES, *TABLE_NAMES)))
+        seen = _signal(signal, rows, names, WIDTHS, "workers")
+        for name in seen:
             cosine = [(n, rows.get(f"cosine of the mean, {n} workers: {name}")) for n in WIDTHS]
             known = [(n, row["value"]) for n, row in cosine if row is not None and row["low"] is not None]
-            if len(seen) > 1 and known:
-                right.plot([n for n, _ in known], [value for _, value in known], label=name, **its_style)
-        for axes in (left, right):
-            axes.set(xscale="log", xlabel="workers")
-            axes.set_xticks(WIDTHS, [str(n) for n in WIDTHS])
+            if known:
+                its = look(names.index(name))
+                bias.plot(*zip(*known, strict=True), label=name, color=its.colour, marker=its.marker, linestyle=its.dash)
+        bias.axhline(1.0, color=look(names.index(TEAM)).colour, linewidth=1.2, label=TEAM)
+        bias.set(ylabel="cosine of the mean with the truth", title="W1: and without bias")
+        bias.legend(loc="center left")
+        _signal(dining, rows, names, SIZES, "philosophers", floor=5e-4)
+        dining.set_ylim(5e-4, 500)
+        dining.legend(loc="upper left", ncols=2)
+        signal.set(title="W1: who sees the gradient", xlabel="workers")
+        dining.set(title="DPBench: who sees the gradient", xlabel="philosophers")
+        for k, how in enumerate(("matched KL", "one rate")):
+            lead, its = [rows[f"{n} workers, {how}: partition less team, share of the bound"] for n in TRAINED], look(k)
+            places = [at + 0.1 * (2 * k - 1) for at in range(len(TRAINED))]
+            error = [[r["value"] - r["low"] for r in lead], [r["high"] - r["value"] for r in lead]]
+            taught.errorbar(places, [r["value"] for r in lead], error, fmt=its.marker, color=its.colour, label=how)
+        taught.axhline(0.0, color="0.6", linewidth=0.7)
+        taught.set_xticks(range(len(TRAINED)), [str(n) for n in TRAINED])
+        taught.set(xlim=(-0.5, 1.5), xlabel="workers", ylabel="lead of the partition, share of the bound")
+        taught.set(title="W1: what 16 updates taught")
+        taught.legend(loc="upper left")
+        for axes, at in ((signal, WIDTHS), (bias, WIDTHS), (dining, SIZES)):
+            axes.set(xscale="log")
+            axes.set_xticks(at, [str(n) for n in at])
             axes.minorticks_off()
-        left.set(yscale="log", ylabel="signal to noise of a team", title="Who sees the gradient")
-        left.set_yticks([0.001, 0.01, 0.1], ["0.001", "0.01", "0.1"])
-        right.set(ylabel="cosine of the mean with the truth", title="And without bias")
-        right.axhline(1.0, color=look(NAMES.index(TEAM)).colour, linewidth=1.2, label=TEAM)
-        right.legend(loc="center left")
+        bias.set_xlabel("workers")
         return picture(out, kind)
+
+
+def _signal(axes: Any, rows: Rows, names: list[str], widths: tuple[int, ...], who: str, floor: float = 0.0) -> list[str]:
+    """Lines of those whose signal is above 0 at two widths at least, and which these are; with a floor, whose mean is above it
+    at three, their intervals cut there."""
+    drawn = []
+    for k, name in enumerate(names):
+        its = look(k)
+        found = [(n, rows.get(f"signal to noise of a team, {n} {who}: {name}")) for n in widths]
+        seen = [(n, row) for n, row in found if row is not None and row["low"] is not None]
+        seen = [(n, row) for n, row in seen if row["value" if floor else "low"] > floor]
+        if len(seen) > (2 if floor else 1):
+            drawn.append(name)
+            axes.plot([n for n, _ in seen], [row["value"] for _, row in seen], label=name, color=its.colour, marker=its.marker,
+                      linestyle=its.dash)  # fmt: skip
+            for n, row in seen:
+                axes.plot([n, n], [max(row["low"], floor), row["high"]], color=its.colour, linewidth=0.7)
+    ticks = [10.0**power for power in range(-3, 2)] if floor else [0.001, 0.01, 0.1]
+    axes.set(yscale="log", ylabel="signal to noise of a team")
+    axes.set_yticks(ticks, [f"{tick:g}" for tick in ticks])
+    return drawn
 
 
 def messages(rows: Rows, kind: str) -> bytes:

@@ -12,20 +12,21 @@ import numpy as np
 import pytest
 
 from counterpoint.errors import InputError
-from counterpoint.lab.bench.claims.gradient_fidelity import rows
+from counterpoint.lab.bench.claims.gradient_fidelity import part_rows, rows
+from counterpoint.lab.bench.claims.gradient_training import rows as training_rows
+from counterpoint.lab.bench.fidelity import GradientSample, fidelity
 from counterpoint.lab.bench.gradients import (
     CREDITS,
     GROUP,
     NAMES,
     PARTITION,
     TEAM,
-    GradientSample,
     Setting,
-    fidelity,
     gradient,
     gradient_sample,
     item_returns,
     less_others,
+    parameter_groups,
     team_advantages,
     teams_of,
 )
@@ -112,6 +113,45 @@ def test_forks_are_paid_and_the_same_seed_gives_the_same(setting: Setting) -> No
     found, again = (gradient_sample(setting, names, 40, 2, 1) for _ in range(2))
     assert found[TEAM].calls == found[PARTITION].calls < found["difference"].calls < found["messages by forks"].calls
     assert all((found[name].batches == again[name].batches).all() for name in names)
+
+
+def test_parameter_groups_are_all_that_is_taught(setting: Setting) -> None:
+    out, _ = teams_of(setting, 700, 2, log=False)
+    whole = gradient(setting.net, out, team_advantages(out))
+    groups = parameter_groups(setting.net)
+    assert list(groups) == ["encoder", "what for", "brief", "whom"]
+    places = np.concatenate(list(groups.values()))
+    assert len(set(places.tolist())) == len(places)
+    assert not np.delete(whole, places).any(), "the rest decides nothing here"
+
+
+def test_fidelity_of_some_parameters_is_that_of_them_alone() -> None:
+    rng = np.random.default_rng(3)
+    truth, mine = (GradientSample(rng.normal(1, 1, (8, 6)), 2, 1.0) for _ in range(2))
+    at = np.array([1, 4])
+    alone = [GradientSample(sample.batches[:, at], 2, 1.0) for sample in (mine, truth)]
+    assert fidelity(mine.of(at), truth.of(at)) == fidelity(*alone)
+    silent = fidelity(GradientSample(np.zeros((4, 6)), 2, 1.0), truth)
+    assert all(math.isnan(x) for x in (silent.batch, silent.cosine, silent.per_team)), "what has no gradient has no direction"
+
+
+def test_parts_at_a_small_size() -> None:
+    made = [row.name for row in part_rows(5, 1, 2, 640, 4)]
+    assert len(set(made)) == len(made)
+    assert f"parameters: whom, 2 workers, cosine of the mean: {PARTITION}" in made
+
+
+def test_training_at_a_small_size() -> None:
+    made, again = ({row.name: row for row in training_rows(3, 2, (2, 3), 2, 3)} for _ in range(2))
+    assert made == again
+    for name in (TEAM, PARTITION):
+        assert made[f"3 workers, matched KL, {name}: KL of a step"].value == pytest.approx(0.01, rel=0.02)
+        assert made[f"3 workers, one rate, {name}: gained, share of the bound"].low is not None
+    assert [row.name for row in made.values() if row.has_target] == ["matched KL: lead of the partition, widest less narrowest"]
+    lead = [made[f"{n} workers, matched KL: partition less team, share of the bound"].value for n in (2, 3)]
+    assert made["matched KL: lead of the partition, widest less narrowest"].value == pytest.approx(lead[1] - lead[0])
+    with pytest.raises(InputError, match="at least 1"):
+        next(training_rows(1, 0, (2,), 2, 3))
 
 
 def test_the_claim_at_a_small_size() -> None:

@@ -11,22 +11,15 @@ forks are counted as calls; the teams of g* are others than those that are judge
 nobody's work) gets 0. A credit that does not compare teams itself is compared here: less the mean of what it gives the covered
 decisions of the other teams of the task.
 
-With independent batches g_1 .. g_m, an independent estimate h of g* in halves h_1, h_2, and u = h / sqrt(h_1 . h_2):
+How it is judged: `lab/bench/fidelity.py`.
 
-    signal along the truth = (mean of g_i . u)^2 - var(g_i . u) / m
-    noise = trace Cov g = mean |g_i|^2 - mean over i != j of g_i . g_j
-    signal to noise of one team = signal / (noise x teams of a batch), of one call the same by the calls of a team
-    cosine of E g with g* = mean of g_i . u / sqrt(mean over i != j of g_i . g_j)          1: no bias but of length
-
-all by unbiased parts. The team's own signal is h_1 . h_2, from all the teams of the reference.
-
-Greensmith, Bartlett and Baxter 2004 (variance of baselines); Tucker et al. 2018 (how to measure it).
+Greensmith, Bartlett and Baxter 2004 (variance of baselines).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -35,6 +28,7 @@ from numpy.typing import NDArray
 import counterpoint.registry as registry
 from counterpoint.credits.advantages import reward_to_go
 from counterpoint.credits.groups import convention_of, group_advantages, group_codes
+from counterpoint.lab.bench.fidelity import Floats, GradientSample
 from counterpoint.lab.train.jobs import play
 from counterpoint.lab.train.learner import score_gradient
 from counterpoint.lab.train.policies.network import Network
@@ -43,7 +37,6 @@ from counterpoint.lab.train.rollouts import Rollout, Table
 from counterpoint.lab.train.row_credit import assigned
 from counterpoint.trace import Trace
 
-Floats = NDArray[np.float64]
 TEAM, PARTITION = "team", "partition"
 CREDITS: Mapping[str, Mapping[str, Any]] = {
     "groups by agent": {"agent_wise": {"by": "agent", "convention": "rloo", "singleton": "zero"}},
@@ -58,32 +51,11 @@ NAMES = (TEAM, *CREDITS, PARTITION)
 GROUP = 8
 """Teams on a task."""
 _TYPES = "item", "brief", "point"
+_GROUPS = {
+    "for_purpose": "encoder", "for_brief": "encoder", "for_query": "encoder", "purpose": "what for", "brief": "brief",
+    "query": "whom", "key": "whom", "pair": "whom",
+}  # fmt: skip
 _RLOO = convention_of("rloo", singleton="zero")
-
-
-@dataclass(frozen=True)
-class GradientSample:
-    """Batches of gradients under one credit, and what a team of it costs."""
-
-    batches: Floats
-    """(batches, parameters)."""
-    teams: int
-    """Of a batch."""
-    calls: float
-    """Of a team, forks and rounds counted."""
-
-
-class Fidelity(NamedTuple):
-    """What a credit's gradient is worth."""
-
-    batch: float
-    """Cosine of a batch with the reference, on average."""
-    cosine: float
-    """Of its mean with the reference; NaN where it is not above the noise of the measurement."""
-    per_team: float
-    """Signal to noise of one team."""
-    per_call: float
-    """The same of one call."""
 
 
 class Setting(NamedTuple):
@@ -142,6 +114,16 @@ def less_others(
     return done
 
 
+def parameter_groups(net: Network) -> dict[str, NDArray[np.int64]]:
+    """Places in a gradient: the rows' encoder, and the heads of what for, brief and whom; the rest has no gradient here."""
+    named, at = {id(p): name for name, p in net.named_parameters()}, 0
+    found: dict[str, list[NDArray[np.int64]]] = {}
+    for p in net.policy_parameters():
+        found.setdefault(_GROUPS.get(named[id(p)].split(".")[0], "rest"), []).append(np.arange(at, at + p.numel()))
+        at += p.numel()
+    return {name: np.concatenate(found[name]) for name in dict.fromkeys(_GROUPS.values()) if name in found}
+
+
 def gradient_sample(setting: Setting, names: Sequence[str], first: int, batches: int, tasks: int) -> dict[str, GradientSample]:
     """Gradients of batches of teams under each credit."""
     grads: dict[str, list[Floats]] = {name: [] for name in names}
@@ -174,27 +156,3 @@ def _advantages(net: Network, out: Rollout, traces: Sequence[Trace], name: str) 
 def reference(setting: Setting, first: int, batches: int, tasks: int) -> GradientSample:
     """Gradients of the expected team reward."""
     return gradient_sample(setting, [TEAM], first, batches, tasks)[TEAM]
-
-
-def fidelity(found: GradientSample, truth: GradientSample, *, is_truth: bool = False) -> Fidelity:
-    """How a credit's gradient stands to the reference; `is_truth`: both are the team's reward."""
-    one, two = truth.batches[::2].mean(0), truth.batches[1::2].mean(0)
-    square = float(one @ two)
-    u = (one + two) / 2 / np.sqrt(square) if square > 0 else np.full(len(one), np.nan)
-    along = found.batches @ u
-    batch = float(np.mean(along / np.linalg.norm(found.batches, axis=1)))
-    own, _ = _parts(found.batches)
-    cosine = 1.0 if is_truth else float(along.mean() / np.sqrt(own)) if own > 0 else float("nan")
-    signal = square if is_truth else float(along.mean() ** 2 - along.var(ddof=1) / len(along))
-    judge = truth if is_truth else found
-    noise = _parts(judge.batches)[1] * judge.teams
-    per_team = signal / noise if noise > 0 else float("nan")
-    return Fidelity(batch, cosine, per_team, per_team / found.calls)
-
-
-def _parts(batches: Floats) -> tuple[float, float]:
-    """|E g|^2 and the trace of Cov g, unbiased."""
-    total, m = batches.sum(0), len(batches)
-    squares = float((batches * batches).sum())
-    signal = (float(total @ total) - squares) / (m * (m - 1))
-    return signal, squares / m - signal

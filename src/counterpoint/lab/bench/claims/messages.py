@@ -21,6 +21,7 @@ from the pieces that came back, which are put into IN (here carried/):
     timeout -s INT 450 counterpoint reproduce messages --seed 7100 --seeds 1 --json > $OUT/rows.jsonl
     tar c -C /tmp/m . | split -b 15000000 - $OUT/messages.tar.
 
+What came back is ranked anywhere, whole or not: `counterpoint bench messages FOLDER`, with `--model local:NAME` for the judge.
 COUNTERPOINT_MESSAGES is the number of runs of a seed (100 where it is not said). A trial on a CPU, whose numbers mean nothing:
 COUNTERPOINT_LM=TINY COUNTERPOINT_MESSAGES=8.
 """
@@ -28,6 +29,7 @@ COUNTERPOINT_LM=TINY COUNTERPOINT_MESSAGES=8.
 from __future__ import annotations
 
 import os
+from collections import ChainMap
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -43,6 +45,7 @@ from counterpoint.lab.bench.messages.estimators import ESTIMATORS, Batch, Estima
 from counterpoint.lab.bench.messages.labels import judge_of, make
 from counterpoint.lab.bench.messages.plan import SAMPLES, Plan
 from counterpoint.lab.bench.messages.rows import MessageRow, read_messages
+from counterpoint.trace import Trace
 
 _RUNS = 100
 FREE = ("masked replay", "provenance", "shapley", "c3", "c3, by place", "regression")
@@ -97,15 +100,15 @@ def plan_of(seed: int) -> Plan:
 def rows(folders: Sequence[Path], model: str = "") -> Iterator[ClaimRow]:
     """The claim on folders that are there."""
     found: list[MessageRow] = []
-    runs: dict[str, Any] = {}
+    places: list[Mapping[str, Trace]] = []
     for folder in folders:
         one = read_messages(folder)
         found += [r for r in one.rows if r.is_label and r.change == "delete"]
-        runs |= one.runs()
+        places.append(one.runs())
     labels = tuple(found)
     yield from _of_labels(labels)
     judge = judge_of(f"local:{model}", {"device": "cuda"} if _is_gpu() else {}) if model else None
-    batch = Batch(labels, runs, judge)
+    batch = Batch(labels, ChainMap(*places), judge)  # type: ignore[arg-type]  # read only
     estimates = {name: make_(batch) for name, make_ in ESTIMATORS.items()}
     for name, one_found in estimates.items():
         yield from _of_estimator(name, labels, one_found)

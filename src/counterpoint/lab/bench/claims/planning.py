@@ -138,8 +138,7 @@ def _compared(plan: Starts, runs: dict[str, list[Path]]) -> Iterator[ClaimRow]:
         last = [last_eval(run) for run in some]
         yield reported(f"{arm}: calls of a team in the end", plan.of_runs([float(np.mean(e["calls_made"])) for e in last]))
         yield reported(f"{arm}: score while learning", plan.of_runs(per_run(some, "score", after=1)))
-        seconds = [e["seconds"]["learn"] for e in last]
-        yield reported(f"{arm}: seconds of reinforcement, several runs at once", plan.of_runs(seconds))
+        yield reported(f"{arm}: seconds of reinforcement, side by side", plan.of_runs([e["seconds"]["learn"] for e in last]))
 
 
 # -- larger grids --------------------------------------------------------------------------------------------------------

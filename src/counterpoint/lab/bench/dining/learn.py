@@ -24,7 +24,7 @@ the package's flaw (`tables.py`) is not learned.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import torch
@@ -150,7 +150,14 @@ def team_rows(played: Group, paid: np.ndarray) -> Rows:
 
 
 def fork_rows(net: Net, played: Group, paid: np.ndarray, pay: Pay, rng: np.random.Generator, count: int) -> tuple[Rows, int]:
-    """(both arms of some decisions, the steps that their forks took)."""
+    """(both arms of some decisions with effects of size 1/2, the steps that their forks took)."""
+    rows, steps = fork_effects(net, played, paid, pay, rng, count)
+    size = rows.advantage[:count].std()
+    return replace(rows, advantage=np.clip(rows.advantage / (size + 1e-6), -5, 5) / 2), steps
+
+
+def fork_effects(net: Net, played: Group, paid: np.ndarray, pay: Pay, rng: np.random.Generator, count: int) -> tuple[Rows, int]:
+    """(both arms of some decisions, with the effect over the chance that a draw is this one; the steps that their forks took)."""
     logp, possible = np.stack(played.logp), np.stack(played.possible)
     chance = np.exp(logp)
     doubt = -(chance * np.where(possible, logp, 0)).sum(axis=-1)
@@ -169,7 +176,6 @@ def fork_rows(net: Net, played: Group, paid: np.ndarray, pay: Pay, rng: np.rando
     ends = np.zeros(count)
     ends[forked[1]] = pay(Group(forked[0], played.draws))
     effect = (1 - chance[t, e, i, own]) * (paid[e] - ends) * weight.sum() / weight[drawn]
-    effect = np.clip(effect / (effect.std() + 1e-6), -5, 5) / 2
     x, can = np.stack(played.x)[t, e, i], possible[t, e, i]
     old = [logp[t, e, i, choice] for choice in (own, other)]
     both = Rows(*map(np.concatenate, ([x, x], [can, can], [own, other], old, [effect, -effect])))
@@ -243,6 +249,14 @@ def _loss(net: Net, rows: Rows, at: np.ndarray) -> Tensor:
     ratio = (own - torch.from_numpy(rows.old[at].astype(np.float32))).exp()
     advantage = torch.from_numpy(rows.advantage[at].astype(np.float32))
     return -torch.minimum(ratio * advantage, ratio.clamp(1 - _CLIP, 1 + _CLIP) * advantage).mean()
+
+
+def score_gradient(net: Net, rows: Rows) -> np.ndarray:
+    """sum over rows of advantage x grad log pi(choice), over all parameters: no clip, no scale."""
+    logp = net(torch.from_numpy(rows.x), torch.from_numpy(rows.possible))
+    own = logp.gather(1, torch.from_numpy(rows.choice)[:, None])[:, 0]
+    found = torch.autograd.grad((own * torch.from_numpy(rows.advantage.astype(np.float32))).sum(), list(net.parameters()))
+    return torch.cat([g.reshape(-1) for g in found]).numpy().astype(np.float64)
 
 
 def _entropy(net: Net, rows: Rows, at: np.ndarray) -> Tensor:

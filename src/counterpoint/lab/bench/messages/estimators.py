@@ -42,7 +42,7 @@ from counterpoint.trace.rows import Credit
 
 Place = tuple[str, str]
 """A run's name and an event of it."""
-_FOLDS = 5
+_FOLDS, _AT_ONCE = 5, 256
 KINDS = ("order", "return", "peer")
 
 
@@ -55,10 +55,20 @@ class Batch:
     model: Model | None = None
     """A judge."""
 
-    @property
-    def traces(self) -> list[Trace]:
-        """The runs, in the order of the rows."""
-        return [self.runs[name] for name in dict.fromkeys(r.run for r in self.rows)]
+    def by_run(self) -> dict[str, list[MessageRow]]:
+        """The rows of each run."""
+        out: dict[str, list[MessageRow]] = {}
+        for row in self.rows:
+            out.setdefault(row.run, []).append(row)
+        return out
+
+    def together(self, key: Callable[[MessageRow], str]) -> Iterator[list[Trace]]:
+        """The runs of one group after the other, such as the samples of an instance: never all at once."""
+        names: dict[str, dict[str, None]] = {}
+        for row in self.rows:
+            names.setdefault(key(row), {})[row.run] = None
+        for some in names.values():
+            yield [self.runs[name] for name in some]
 
     def folds(self) -> Iterator[tuple[list[int], list[int]]]:
         """Places of rows to learn from and to judge: instances are never split."""
@@ -97,13 +107,11 @@ def _leave_one_out(batch: Batch) -> Estimates:
 
 def _masked(batch: Batch) -> Estimates:
     out: dict[Place, float] = {}
-    for trace in batch.traces:
-        merge = Remerge(trace)
-        if not merge.is_identified:
-            continue
-        for row in batch.rows:
-            if row.run == trace.trace_id:
-                out[row.run, row.event] = merge.score(()) - merge.score((row.event,)) if row.kind == "return" else 0.0
+    for run, rows in batch.by_run().items():
+        merge = Remerge(batch.runs[run])
+        if merge.is_identified:
+            for row in rows:
+                out[run, row.event] = merge.score(()) - merge.score((row.event,)) if row.kind == "return" else 0.0
     return Estimates(out) if out else Estimates(why_not="no team answered with a merge that can be made again")
 
 
@@ -141,19 +149,19 @@ def _of_credit(batch: Batch, credits_: Sequence[Credit], *, calls: float = 0.0) 
 def _by_mechanism(name: str, **options: Any) -> Estimator:
     def estimate(batch: Batch) -> Estimates:
         mechanism: Mechanism = registry.get("mechanism", name)
-        return _of_credit(batch, _credit(lambda some: mechanism(some, **options), batch.traces))
+        return _by_instance(batch, lambda some: mechanism(some, **options))
 
     return estimate
 
 
+def _by_instance(batch: Batch, make: Callable[[Sequence[Trace]], Credit]) -> Estimates:
+    return _of_credit(batch, [c for some in batch.together(lambda r: r.group) for c in _credit(make, some)])
+
+
 def _logged(batch: Batch) -> Estimates:
-    team = {r.run: r.team for r in batch.rows}
     mechanism: Mechanism = registry.get("mechanism", "message_logged")
-    by_team: dict[str, list[Trace]] = defaultdict(list)
-    for trace in batch.traces:
-        by_team[team[trace.trace_id]].append(trace)
-    found = []
-    for some in by_team.values():
+    found, why = [], ""
+    for some in batch.together(lambda r: r.team):
         try:
             found.append(mechanism(some, key="batch"))
         except CounterpointError as error:
@@ -203,7 +211,13 @@ def _judge(batch: Batch) -> Estimates:
 
 
 async def _judged(batch: Batch, model: Model) -> Estimates:
+    gate = asyncio.Semaphore(_AT_ONCE)
+
     async def one(row: MessageRow) -> float:
+        async with gate:
+            return await verdict(row)
+
+    async def verdict(row: MessageRow) -> float:
         trace = batch.runs[row.run]
         question = next((trace.text(e) for e in trace.events if e.key == "user|question"), "") or ""
         shown = f"Question:\n{question[:1500]}\n\nMessage from {row.sender} to {row.receiver}:\n{row.text[:800]}\n\n"
@@ -241,17 +255,17 @@ def own_estimator(name: str) -> Estimator:
     each message by its event's id."""
     found = registry.get("mechanism", name)
     if isinstance(found, Mechanism):
-        return lambda batch: _of_credit(batch, _credit(found, batch.traces))
+        return lambda batch: _by_instance(batch, found)
     if not callable(found):
         raise InputError(f"is a {type(found).__name__}", where=name, fix="a mechanism, or a function of a trace")
 
     def estimate(batch: Batch) -> Estimates:
         values: dict[Place, float] = {}
-        for trace in batch.traces:
-            said = found(trace)
+        for run in batch.by_run():
+            said = found(batch.runs[run])
             if not isinstance(said, Mapping) or not all(isinstance(v, int | float) and math.isfinite(v) for v in said.values()):
                 raise InputError("gives no number for each message", where=name, fix='{"e8": 0.5, ...} by ids of events')
-            values |= {(trace.trace_id, str(event)): float(v) for event, v in said.items()}
+            values |= {(run, str(event)): float(v) for event, v in said.items()}
         known = {(r.run, r.event) for r in batch.rows}
         return Estimates({at: v for at, v in values.items() if at in known})
 

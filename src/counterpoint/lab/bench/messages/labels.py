@@ -138,8 +138,8 @@ class Maker:
         before = recorded or {}
         here = [r for r in runs if r.name not in before]
         new = await asyncio.gather(*(self._played(r, m) for r, m in zip(runs, models, strict=True) if r in here))
-        by_name = {**before, **{r.name: t for r, t in zip(here, new, strict=True)}}
-        traces = [by_name[r.name] for r in runs]
+        played = {r.name: t for r, t in zip(here, new, strict=True)}
+        traces = [played[r.name] if r.name in played else before[r.name] for r in runs]
         every = []
         for i, run in enumerate(runs):
             siblings = [t for j, t in enumerate(traces) if j != i and runs[j].group == run.group]
@@ -320,8 +320,7 @@ def held_out_rows(found: Messages) -> tuple[MessageRow, ...]:
     if plan.digest != found.about.get("digest"):
         raise InputError("this version has other teams than the folder's", where=str(found.folder), fix="label a folder anew")
     last = max(int(group.rpartition("-")[2]) for group in hidden)
-    runs = found.runs({r.run for r in found.rows if r.split == "held out"})
-    return tuple(held_out_labels(plan, list(hidden), (last + 1) * SAMPLES, runs))
+    return tuple(held_out_labels(plan, list(hidden), (last + 1) * SAMPLES, found.runs()))
 
 
 def judge_of(name: str | None, options: dict[str, Any]) -> Model | None:

@@ -62,12 +62,14 @@ MODEL_TEAMS: dict[str, TaskMix] = {
 """Those of a language model: the ledger hunt that the shipped one has learned, and short ones that it has not."""
 TABLE = "dpbench sim_n5_comm"
 _TABLE = _team("dpbench:sim_n5_comm_t12", "turns", {}, turns=400, max_tokens=32, context=2048)
+_MODEL_TABLE = _team("dpbench:sim_n5_comm_t6", "turns", {}, turns=400, max_tokens=24, context=2048)
+"""A shorter one: everybody speaks in every step, and each of those words is deleted."""
 
 
 def teams_of(model: str) -> dict[str, TaskMix]:
     """The teams that a model is labelled in; the table of five where dpbench is installed."""
-    found = TEAMS if model.partition(":")[0] == "fake" else MODEL_TEAMS
-    return found | ({TABLE: _TABLE} if find_spec("dpbench") is not None else {})
+    found, table = (TEAMS, _TABLE) if model.partition(":")[0] == "fake" else (MODEL_TEAMS, _MODEL_TABLE)
+    return found | ({TABLE: table} if find_spec("dpbench") is not None else {})
 
 
 @dataclass(frozen=True)

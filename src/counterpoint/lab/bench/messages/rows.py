@@ -9,17 +9,19 @@ from __future__ import annotations
 import json
 import os
 import zipfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from io import BytesIO
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import msgspec
 
 import counterpoint.registry as registry
 from counterpoint.errors import InputError, NotFound
 from counterpoint.files import put
+from counterpoint.lab.bench.messages.plan import PART
 from counterpoint.trace import Trace
 from counterpoint.trace.tabular import Tabular
 
@@ -124,18 +126,36 @@ class Messages(Tabular):
         """How many."""
         return f"{len(self.rows)} labelled messages of {len({r.run for r in self.rows})} runs"
 
-    def runs(self, wanted: Iterable[str] | None = None) -> dict[str, Trace]:
-        """The runs by name; those wanted."""
+    def runs(self) -> Mapping[str, Trace]:
+        """The runs by name, each read when it is asked for."""
         if self.folder is None:
             raise NotFound("a file of rows has no runs beside it", fix="name the folder that has both")
-        keep, found = None if wanted is None else set(wanted), {}
-        for path in sorted(self.folder.glob("runs-*.zip")):
+        return _Runs(self.folder)
+
+
+class _Runs(Mapping[str, Trace]):
+    """Runs in the files of a folder; those asked for last stay in memory."""
+
+    def __init__(self, folder: Path) -> None:
+        self._file: dict[str, Path] = {}
+        for path in sorted(folder.glob("runs-*.zip")):
             with zipfile.ZipFile(path) as files:
-                for member in files.namelist():
-                    name = member.removesuffix(".jsonl")
-                    if keep is None or name in keep:
-                        [found[name]] = registry.get("format", "jsonl").read(files.read(member))
-        return found
+                self._file |= dict.fromkeys((member.removesuffix(".jsonl") for member in files.namelist()), path)
+        self._read = lru_cache(maxsize=PART)(self._trace)
+
+    def _trace(self, name: str) -> Trace:
+        with zipfile.ZipFile(self._file[name]) as files:
+            [found] = registry.get("format", "jsonl").read(files.read(f"{name}.jsonl"))
+        return cast("Trace", found)
+
+    def __getitem__(self, name: str) -> Trace:
+        return self._read(name)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._file)
+
+    def __len__(self) -> int:
+        return len(self._file)
 
 
 def read_messages(place: str | os.PathLike[str]) -> Messages:

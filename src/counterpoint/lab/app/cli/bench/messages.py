@@ -110,7 +110,7 @@ def _rank(
         what = f"no message has a label for {said['change']!r}" + (" in the held-out part" if said["held_out"] else "")
         raise NotIdentified(what, "label more runs: --samples", where=str(place))
     own = {name: own_estimator(name) for name in _names(mechanism or "")}
-    batch = Batch(rows, found.runs({r.run for r in rows}), judge_of(model, options))
+    batch = Batch(rows, found.runs(), judge_of(model, options))
     top, every = ceiling(rows), board(batch, {**own, **ESTIMATORS})
     if as_json:
         emit({"schema": SCHEMA_VERSION, "labels": msgspec.to_builtins(top)})
