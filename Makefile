@@ -76,8 +76,10 @@ trainers:
 # Not a part of `make test`.
 WORLDS ?= dpbench pettingzoo textarena reasoning-gym agentdojo maseval verifiers
 worlds:
+	@mkdir -p .venvs && grep '^torch==' constraints.txt > .venvs/torch.txt
 	for p in $(WORLDS); do \
-	  $(PYTHON) -m venv .venvs/$$p && .venvs/$$p/bin/python -m pip install --quiet --disable-pip-version-check -e ".[$$p]" pytest hypothesis && \
+	  $(PYTHON) -m venv .venvs/$$p && \
+	  .venvs/$$p/bin/python -m pip install --quiet --disable-pip-version-check -c .venvs/torch.txt -e ".[$$p]" pytest hypothesis && \
 	  .venvs/$$p/bin/python -m pytest tests/lab/worlds/test_packages.py tests/lab/worlds/test_package_games.py || exit 1; \
 	done
 

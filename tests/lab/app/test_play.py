@@ -199,3 +199,14 @@ def test_what_a_run_was_cannot_be_changed_by_resuming_it(tmp_path: Path, capsys:
     ):
         code, _, err = _run(capsys, "play", "--resume", "a", *words, "--store", tmp_path)
         assert (code, says in err) == (2, True), err
+
+
+def test_after_a_world_of_ones_own_comes_the_credit_of_its_moves(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Its moves are no messages, so that credit by messages would say nothing."""
+    name = str(Path(__file__).parents[3] / "examples" / "shared_fare.py") + ":SharedFare"
+    _, out, _ = _run(capsys, "play", "--task", name, "--store", tmp_path, "--id", "ride")
+    (offered,) = re.findall(r"counterpoint (credit .*)", out)
+    assert "message" not in offered
+    code, out, _ = _run(capsys, *offered.split(), "--allow", name)
+    assert code == 0
+    assert "tool rows sum to" in out

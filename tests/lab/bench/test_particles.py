@@ -86,16 +86,29 @@ def test_advantages_by_hand() -> None:
     assert found[:, 0].tolist() == pytest.approx([-1.01 + 0.9405, 1.0])
 
 
+def test_units_of_what_is_seen_are_those_of_a_role() -> None:
+    """Of the speaker the goal's colour alone varies, 0.65 or 0.15: mean 0.15 + 0.5 / 3, spread 0.5 sqrt(2) / 3; the rest is as it is."""
+    pytest.importorskip("torch")
+    from counterpoint.lab.bench.particles.learn import units
+
+    means, spreads = units(Listener(is_older=True), np.random.default_rng(0))
+    assert means[0, :3] == pytest.approx([0.15 + 0.5 / 3] * 3, abs=0.07)
+    assert spreads[0, :3] == pytest.approx([0.5 * 2**0.5 / 3] * 3, abs=0.04)
+    assert (means[0, 3:].tolist(), spreads[0, 3:].tolist()) == ([0.0] * 8 + [1.0, 0.0], [1.0] * 10)
+    assert spreads[1, :2].min() > 0.1, "the listener's velocity"
+    assert means[1, 8:11] == pytest.approx([24 / 75] * 3, abs=0.02), "words, of which there is none at the first step"
+
+
 def test_a_network_learns_and_the_same_seed_is_the_same_network() -> None:
     pytest.importorskip("torch")
-    from counterpoint.lab.bench.particles.learn import Net, returns, train
+    from counterpoint.lab.bench.particles.learn import returns, train
 
     field = Listener(is_older=True)
-    net, again = (train(field, 16_000, 5) for _ in range(2))
+    net, again = (train(field, 16_000, 5, rate=7e-4) for _ in range(2))
     assert all((a == b).all() for a, b in zip(net.parameters(), again.parameters(), strict=True))
     before = claim.hand_returns("speaker_listener", "random", 1).mean()
     assert returns(net, field, 300, 1).mean() > 0.8 * before
-    assert not Net(field).log_probs(field.sight())[:, 0, 3:].max() > -1e8, "the speaker has three words"
+    assert not net.log_probs(field.sight())[:, 0, 3:].max() > -1e8, "the speaker has three words"
 
 
 @has_package

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from tests.lm_help import TEXTS  # noqa: E402
 from tests.tiny_help import make_tiny  # noqa: E402
 
 from counterpoint.errors import Refused  # noqa: E402
+from counterpoint.lab.bench.claims import _language, _starts  # noqa: E402
 from counterpoint.lab.bench.claims import planning as claim  # noqa: E402
 from counterpoint.lab.bench.claims._language import last_eval, usual  # noqa: E402
 from counterpoint.lab.tasks.task import task  # noqa: E402
@@ -104,3 +105,33 @@ def test_a_trained_model_plays_larger_grids_as_it_is(tmp_path: Path, monkeypatch
     row = last_eval(tmp_path / "larger")
     assert (row["first_seed"], len(row["successes"]), row["solved"]) == (6, 3, 0.0)  # random weights speak no grammar
     assert RunFolder.open(tmp_path / "larger").about["status"] == "finished"
+
+
+def test_the_claim_whole_with_a_tiny_model_goes_on_where_it_was_cut_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first command ends in the second of the four ways; the same command again makes the rest, and nothing twice."""
+    make_tiny(tmp_path / "tiny", texts=TEXTS, context=2048)
+    for name, value in (("RUNS", tmp_path / "runs"), ("LM", tmp_path / "tiny"), ("LM_SCALE", 0.001)):
+        monkeypatch.setenv(f"COUNTERPOINT_{name}", str(value))
+    for mix in (*claim.TASKS, *claim.LARGER):
+        monkeypatch.setitem(mix, "limits", {**mix["limits"], "max_tokens": 4, "turns": 2, "steps": 1, "repairs": 0})
+    made: list[str] = []
+
+    def in_turn(part: Callable[..., Any], given: Sequence[tuple[Any, ...]], *, at_once: int = 1) -> None:
+        for args in given:
+            if not _language.is_made(args[0]):
+                made.append(args[0].name)
+                if made.count("one-turn-3-0-0") == 1 and made[-1] == "one-turn-3-0-0":
+                    raise KeyboardInterrupt
+                part(*args)
+
+    for module in (_starts, claim):
+        monkeypatch.setattr(module, "side_by_side", in_turn)
+    with pytest.raises(KeyboardInterrupt):
+        list(claim.planning(seed=3, seeds=1))
+    rows = {row.name: row.value for row in claim.planning(seed=3, seeds=1)}
+    larger = [f"{name}-larger" for name in ("start-3-0", *(f"{tag}-3-0-0" for tag in ARMS.values()))]
+    first = ["start-3-0", "one-team-3-0-0", "one-turn-3-0-0"]
+    assert made == [*first, "one-turn-3-0-0", "role-team-3-0-0", "role-turn-3-0-0", *larger]
+    for arm in ARMS:
+        assert rows[f"{arm}: calls of a team in the end"] >= 1
+        assert all(0 <= rows[f"{name}: {arm}, solved, greedy"] <= 1 for name in ("T7", "T8"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -197,6 +198,72 @@ def test_actions_of_a_continuous_space_are_refused() -> None:
         package_world("pettingzoo:json")
 
 
+OWN = """
+import numpy as np
+from gymnasium.spaces import Box, Dict, Discrete, Tuple
+from pettingzoo import ParallelEnv
+
+class Field(ParallelEnv):
+    metadata = {"name": "field_v0", "bound": 9.0}
+    def __init__(self, stock=5, wide=0):
+        self.possible_agents, self.stock, self.wide = ["north", "south"], stock + 0, wide
+        self.space = Dict({"near": Tuple((Discrete(2), Box(0, 9, (1,), np.float32))), "stock": Discrete(12)})
+    def observation_space(self, agent):
+        return Discrete(2) if self.wide else self.space
+    def action_space(self, agent):
+        return Discrete(3, start=1)
+    def seen(self):
+        one = 7 if self.wide else {"near": (1, np.array([0.25], np.float32)), "stock": self.left}
+        return dict.fromkeys(self.agents, one)
+    def reset(self, seed=None, options=None):
+        self.agents, self.left = list(self.possible_agents), self.stock
+        return self.seen(), {}
+    def step(self, actions):
+        assert set(actions.values()) <= {1, 2, 3}, actions
+        paid = {a: float(n) for a, n in actions.items()}
+        self.left -= sum(actions.values())
+        if self.left <= 0:
+            self.agents = []
+        self.left = max(self.left, 0)
+        return self.seen(), paid, {}, {}, {}
+
+parallel_env = Field
+"""
+
+
+def test_ones_own_environment_by_its_file(tmp_path: Path) -> None:
+    """Actions begin at 1, the observation is a dictionary with a pair: its words name the parts, its array is Gymnasium's."""
+    pytest.importorskip("pettingzoo")
+    (tmp_path / "own_field.py").write_text(OWN)
+    name = f"pettingzoo:{tmp_path / 'own_field.py'}"
+    check_world(name)
+    episode = package_world(f"{name}?stock=6")
+    assert (episode.actions, episode.legal("north"), episode.bound) == (("1", "2", "3"), ("1", "2", "3"), 9.0)
+    assert episode.observe("south").splitlines()[1:] == ["near: You see: 1", "You see: 0.25", "stock: You see: 6"]
+    array = episode.array("south")
+    assert array is not None
+    assert array.tolist() == [0, 1, 0.25, *(float(i == 6) for i in range(12)), 0, 1]
+    episode.step({"north": "0", "south": "3"})  # 0 is no action of this space: the lowest is taken, and counted
+    assert (episode.rewards, episode.illegal) == ({"north": 1.0, "south": 3.0}, 1)
+
+
+def test_ones_own_file_that_is_wrong_is_one_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("pettingzoo")
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "own_meadow.py").write_text(OWN)
+    with pytest.raises(NotFound, match=r"name the file: pettingzoo:own_meadow\.py"):
+        package_world("pettingzoo:own_meadow")
+    with pytest.raises(NotFound, match="no such file"):
+        package_world("pettingzoo:nothing.py")
+    with pytest.raises(InputError, match="cannot be made: TypeError"):
+        package_world('pettingzoo:own_meadow.py?stock="a"')
+    with pytest.raises(InputError, match="north sees what its space does not hold"):
+        package_world("pettingzoo:own_meadow.py?wide=1").array("north")
+    for name in ("..x", "a b", "/etc"):
+        with pytest.raises(NotFound, match="no module of an environment"):
+            package_world(f"pettingzoo:{name}")
+
+
 # -- all of them -------------------------------------------------------------------------------------------------------------
 
 WORLDS = [
@@ -276,12 +343,57 @@ def test_a_world_of_ones_own_and_one_that_is_broken(coins: list[type[Coin]]) -> 
         check_world("coins:pair")
 
 
+WRONG = """
+from counterpoint.lab.worlds.packages import Episode
+
+class Walk(Episode):
+    version, agents, actions, length = "1", ("pilot",), ("left", "right"), 3
+    def reset(self, seed): self.illegal, self.t = 0, 0
+    def turn(self): return self.agents if self.t < self.length else ()
+    def observe(self, agent): return f"step {self.t}"
+    def legal(self, agent): return self.actions
+    def take(self, actions, words): self.t += 1
+    @property
+    def rewards(self): return {"pilot": float(self.t)}
+
+class NeedsMore(Walk):
+    def __init__(self, size): super().__init__()
+class Nameless(Walk):
+    version, agents = "", ()
+class Abstract(Episode):
+    version, agents = "1", ("pilot",)
+class Falls(Walk):
+    def take(self, actions, words): raise KeyError("a hole")
+class Endless(Walk):
+    length = 10**9
+"""
+
+
+def test_a_class_of_ones_own_that_is_wrong_is_one_error(tmp_path: Path) -> None:
+    (tmp_path / "own_walks.py").write_text(WRONG)
+    name = f"{tmp_path / 'own_walks.py'}:"
+    check_world(f"{name}Walk")
+    for kind, says in (
+        ("NeedsMore", "cannot be made: TypeError"),
+        ("Abstract", "cannot be made"),
+        ("Nameless", "no version and no agents"),
+    ):
+        with pytest.raises(InputError, match=says):
+            package_world(name + kind)
+    episode = package_world(f"{name}Falls")
+    episode.reset(0)
+    with pytest.raises(InputError, match="own step raises KeyError: 'a hole'"):
+        episode.step({"pilot": "left"})
+    with pytest.raises(ConformanceError, match="has no end within"):
+        check_world(f"{name}Endless")
+
+
 def test_names() -> None:
     assert is_package_world("dpbench:anything")
     assert not any(map(is_package_world, ("dpbench", "T1", "my_lab.tasks:mine", "path/file.py:thing", "dpbench:")))
     assert trusts("dpbench:sim_n5_nocomm")
     assert trusts("pettingzoo:mpe2.simple_spread_v3")
-    assert not trusts("pettingzoo:my_module")
+    assert not any(map(trusts, ("pettingzoo:my_module", "pettingzoo:pettingzoo.py", "pettingzoo:mpe2./../own.py?N=2")))
     assert not trusts("my_lab.tasks:mine")
     with pytest.raises(NotFound, match="no world"):
         package_world("dbench:sim_n5_nocomm")

@@ -16,7 +16,7 @@ from counterpoint.lab.worlds.packages import Episode, package_world
 
 Require = Callable[[bool, str], None]
 _MOST = 2_000
-"""Steps after which an episode is cut off here."""
+"""Steps within which an episode ends."""
 _ODD = ("", " ", "none", "-1", "9" * 40, "\u2028 ½ Ж", '{"a": 1}', "no such action")
 Steps = list[dict[str, str]]
 
@@ -56,8 +56,7 @@ def _played(episode: Episode, seed: int, require: Require) -> tuple[Steps, list[
     seen: list[Any] = []
     width: tuple[int, ...] | None = None
     while turn := episode.turn():
-        if len(steps) == _MOST:
-            break
+        require(len(steps) < _MOST, f"has no end within {_MOST} steps: a team would play on and on")
         require(set(turn) <= set(episode.agents), f"the turn is that of {turn}, who are not among {episode.agents}")
         seen.append(_state(episode))
         require(_state(episode) == seen[-1], "a look changes the world")

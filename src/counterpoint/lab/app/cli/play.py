@@ -284,13 +284,15 @@ def _print(trace: Trace, store: str | None, *, as_json: bool) -> None:
     at = _at(store)
     answer = plain_text(str(about["answer"] or "(none)"))
     measures = {k.removeprefix("task_"): v for k, v in (trace.metrics or {}).items() if k.startswith("task_")}
+    credit = "message_delete"
     if trace.meta["team"]["topology"] == TURNS and ":" in trace.meta["task"]["name"]:  # the measures say more than the moves
+        credit = "difference --set unit=tool"  # a move is no message
         answer = "  ·  ".join(f"{name} {number(value)}" for name, value in measures.items() if name != "success")
     lines = [
         f"{trace.trace_id}  {about['ended']}: {answer[:300]}",
         f"team reward {number(trace.rewards['team'])}  ·  {counted(len(trace.events), 'event')}  ·  "
         f"{counted(len(trace.members), 'agent')}  ·  {number(trace.tokens)} tokens  ·  {number(trace.duration_s)} s",
-        f"next: counterpoint show {trace.trace_id}{at}  ·  counterpoint credit {trace.trace_id} --mechanism message_delete{at}",
+        f"next: counterpoint show {trace.trace_id}{at}  ·  counterpoint credit {trace.trace_id} --mechanism {credit}{at}",
     ]
     if trace.meta.get("why") and trace.meta["ended"] != "failed":  # a failure is an error, and says so itself
         lines.insert(1, f"because {plain_text(str(trace.meta['why']))}")

@@ -40,7 +40,7 @@ class Field(Protocol):
 
     agents: int
     roles: tuple[int, ...]
-    """The role of each agent."""
+    """The role of each agent; agents of one role share a network."""
     width: int
     """Numbers of an observation, those that say which agent it is among them."""
     possible: np.ndarray
@@ -76,7 +76,7 @@ class Spread:
     """Three agents are to cover three landmarks without touching."""
 
     agents, width = 3, 21
-    roles: tuple[int, ...] = (0, 0, 0)
+    roles: tuple[int, ...] = (0, 1, 2)
     possible = np.ones((3, 5), np.bool_)
 
     def __init__(self, *, is_older: bool = False) -> None:

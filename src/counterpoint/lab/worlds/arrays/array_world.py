@@ -113,7 +113,7 @@ def array_world(name: str) -> RulesWorld:
 
     def best(config: Any) -> Optimum:
         if first.bound is None:
-            fix = "a `bound` of its adapter, which no policy passes"
+            fix = "a `bound`, which no policy passes: of your class, or in the `metadata` of an environment of PettingZoo"
             raise Refused(f"nobody knows a bound of what {name} pays", fix=fix)
         return Optimum(value=first.bound, kind="upper bound", over="every policy", how="what its adapter states")
 

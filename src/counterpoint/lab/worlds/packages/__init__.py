@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 import counterpoint.registry as registry
-from counterpoint.errors import InputError, NotFound, did_you_mean, install
+from counterpoint.errors import CounterpointError, InputError, NotFound, did_you_mean, install
 
 KIND = "world/packages"
 Draw = Callable[[str], float]
@@ -129,7 +129,13 @@ class Episode(ABC):
             if (legal is None and not action) or (legal is not None and action not in legal):
                 self.illegal += 1
         heard = {a: w.strip() for a, w in (words or {}).items() if self.talks and a in done and w.strip()}
-        self.take(done, heard)
+        try:
+            self.take(done, heard)
+        except CounterpointError:
+            raise
+        except Exception as error:
+            what = f"the world's own step raises {type(error).__name__}: {error}"
+            raise InputError(what, where=self.name, fix=f"mend it: any text is taken, here {done}") from error
 
     def replay(self, seed: int, steps: Sequence[Mapping[str, str]], words: Sequence[Mapping[str, str]] = ()) -> None:
         """Begin again, and take the same steps as far as the episode goes."""
@@ -152,7 +158,7 @@ def trusts(name: str) -> bool:
         return False
     package, _, rest = name.partition(":")
     known = registry.constant(KIND, package.replace("-", "_"), "TRUSTED")
-    return known is None or rest.startswith(tuple(known.split()))
+    return known is None or (rest.startswith(tuple(known.split())) and not rest.partition("?")[0].endswith(".py"))
 
 
 def is_package_world(name: str) -> bool:
@@ -198,9 +204,7 @@ def package_world(name: str) -> Episode:
     if ":" in name and not is_package_world(name) and (name.rpartition(":")[0].endswith(".py") or "." in name):
         own = registry.get("world", name)
         if is_episode(own):
-            made = own()
-            made.name = name
-            return made
+            return _own(name, own)
     package, _, rest = name.partition(":")
     known = registry.ids(KIND)
     if package.replace("-", "_") not in known or not rest:
@@ -208,4 +212,18 @@ def package_world(name: str) -> Episode:
     made = registry.get(KIND, package.replace("-", "_"))(rest)
     if not isinstance(made, Episode):
         raise InputError(f"is a {type(made).__name__}, not an Episode", where=name, fix="see docs/lab/bring-a-world.md")
+    return made
+
+
+def _own(name: str, kind: type[Episode]) -> Episode:
+    """An episode of a class of one's own, which says who plays and in which version."""
+    try:
+        made = kind()
+    except Exception as error:
+        what = f"cannot be made: {type(error).__name__}: {error}"
+        raise InputError(what, where=name, fix="a class that needs no argument and has all that an Episode has") from error
+    lacks = [field for field in ("version", "agents") if not getattr(made, field, None)]
+    if lacks:
+        raise InputError(f"has no {' and no '.join(lacks)}", where=name, fix="see docs/lab/bring-a-world.md")
+    made.name = name
     return made
