@@ -1,4 +1,4 @@
-"""Whether the credit whose gradient is less noisy also teaches more, at equal teams and equal change of the policy.
+"""Whether a credit whose gradient is less noisy teaches more, at equal teams and equal change of the policy.
 
 Of `gradient-fidelity` the two extremes: the team's return less that of the other teams of the task, and the partition. From its
 networks and in its world, at 2 and 16 workers, each learns the delegation for 16 updates of 32 teams, the same tasks for both. A

@@ -1,4 +1,4 @@
-"""What a message was worth, and who can tell without forks: labels by coupled forks, and a leaderboard of estimators.
+"""What a message was worth, and who can tell without forks: labels by coupled forks, and a board of estimators.
 
 Teams of test doubles on T1 to T6 and at the table of five (where dpbench is installed), four samples of each instance; every
 message is deleted under four noises that both arms share (`counterpoint.lab.bench.messages`). Estimators that see the finished
