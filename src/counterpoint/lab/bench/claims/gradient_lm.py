@@ -1,4 +1,4 @@
-"""A language model's gradients under six credits, by the width of its teams (T1, a part of the answer a worker).
+"""A language model's gradients under six credits, by the width of its teams (T1, a part of the answer each).
 
 Each start imitates, then plays as it is: the gradient of batches of 16 teams under each credit is held against that of 20,000
 other teams under the team's reward (`lab/bench/fidelity.py`), for all calls and by the role that made them, for all weights and
