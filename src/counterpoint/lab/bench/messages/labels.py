@@ -189,7 +189,7 @@ class Maker:
         try:
             kept = await asyncio.gather(*(self._fork(one, Fork(event.id, None, s)) for s in one.seeds))
         except CounterpointError:
-            return []
+            return [replace(base, change=name) for name in changes]  # a run that cannot be forked there: rows without a label
         out = []
         for name, do in changes.items():
             later = one.trace.text(event) or "" if name == "delay" else None
@@ -197,7 +197,8 @@ class Maker:
                 asked = (None, *one.seeds)
                 gone = await asyncio.gather(*(self._fork(one, Fork(event.id, do, s), later) for s in asked))
             except CounterpointError:
-                continue  # this team cannot be changed so
+                out.append(replace(base, change=name))  # this team cannot be changed so
+                continue
             pairs = [a[0] - b[0] for a, b in zip(kept, gone[1:], strict=True)]
             se = float(np.std(pairs, ddof=1) / np.sqrt(len(pairs)))
             calls = sum(c for _, c in [*kept, *gone])

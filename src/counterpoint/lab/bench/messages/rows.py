@@ -58,7 +58,7 @@ COLUMNS = {
 
 
 class MessageRow(msgspec.Struct, frozen=True, kw_only=True):
-    """One message and one change of it; labels are None where they are held out."""
+    """One message and one change of it; labels are None where they are held out, and where no fork could be made."""
 
     run: str
     group: str

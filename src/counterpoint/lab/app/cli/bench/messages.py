@@ -101,11 +101,16 @@ def _rank(
     from counterpoint.lab.bench.messages.board import board, ceiling
     from counterpoint.lab.bench.messages.estimators import ESTIMATORS, Batch, own_estimator
     from counterpoint.lab.bench.messages.labels import held_out_rows, judge_of
+    from counterpoint.lab.bench.messages.plan import CHANGES
     from counterpoint.lab.bench.messages.rows import read_messages
 
+    if said["change"] not in CHANGES:
+        raise InputError(f"no change {said['change']!r}", where="--set", fix=did_you_mean(str(said["change"]), CHANGES))
     found = read_messages(place)
-    rows = held_out_rows(found) if said["held_out"] else found.rows
-    rows = tuple(r for r in rows if r.is_label and r.change == said["change"])
+    split = "held out" if said["held_out"] else "public"
+    every_row = held_out_rows(found) if said["held_out"] else found.rows
+    asked = [r for r in every_row if r.split == split and r.change == said["change"]]
+    rows = tuple(r for r in asked if r.is_label)
     if not rows:
         what = f"no message has a label for {said['change']!r}" + (" in the held-out part" if said["held_out"] else "")
         raise NotIdentified(what, "label more runs: --samples", where=str(place))
@@ -131,6 +136,8 @@ def _rank(
     reach = f"{_number(top.ceiling)} in a run, {_number(top.nonzero_ceiling)} among non-zero"
     note(f"labels: halves agree {_mean(top.halves)}, a pair with the others {_mean(top.single)}")
     note(f"most that can be reached: about {reach}; {top.calls:.1f} calls a label")
+    if len(rows) < len(asked):
+        note(f"{counted(len(asked) - len(rows), 'message')} without a label: no fork of the run could be made there")
     for row in every:
         if row.why_not:
             note(f"{row.estimator}: left out, {row.why_not}")
