@@ -198,8 +198,21 @@ def test_the_command(folder: Path, run: Ends) -> None:
     assert lines[0]["labels"]["messages"] > 0
     assert {line["estimator"] for line in lines[1:]} == set(ESTIMATORS)
     assert run("bench", "messages", folder, "--set", "chang=neutral")[0] == 2
+    assert run("bench", "messages", folder, "--set", "change=gone")[0] == 2
     assert run("bench", "messages", folder / "nowhere")[0] == 3
     assert run("bench", "messages", folder, "--model", "fake:1")[0] == 2
+
+
+def test_a_message_that_cannot_be_forked_is_a_row_without_a_label(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def refused(*_: Any) -> tuple[float, int]:
+        raise InputError("no fork here")
+
+    monkeypatch.setattr(Maker, "_fork", refused)
+    plan = Plan(seed=5, k=2, teams=("T6 swarm",))
+    public = next(run for run in map(plan.run, range(5 * SAMPLES)) if not run.is_held_out)
+    rows, traces = asyncio.run(Maker(plan).labels([public]))
+    assert [r.event for r in rows] == [e.id for e in labels.messages_of_team(traces[0])] != []
+    assert not any(r.is_label for r in rows) and {(r.change, r.split) for r in rows} == {("delete", "public")}
 
 
 def test_a_plan_says_what_is_wrong() -> None:
